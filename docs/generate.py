@@ -1,11 +1,13 @@
 """Generate the reference from help texts and docstrings: `python -m docs.generate`. A test finds drift."""
 
 import inspect
+import logging
 import re
 import sys
 from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import typer
@@ -16,6 +18,8 @@ from swath.cli.exit_codes import MEANINGS, get_exit_code
 from swath.core import errors, events, validation
 from swath.core.errors import SwathError
 from swath.core.store import Settings
+from swath.crawl import events as crawl_events
+from swath.logs import entries, lines
 
 REFERENCE = Path(__file__).parent / "reference"
 NOTICE = "<!-- Written by `python -m docs.generate`. Change the code instead. -->"
@@ -45,9 +49,12 @@ On a terminal, swath prints tables and panels. Elsewhere, the output is plain an
 tab-separated columns without a header for lists. Characters that do not print are escaped, in every format. If a
 terminal is too narrow for a table or a box, the values are printed without it, so that they can be copied in one piece.
 
+Elsewhere than on a terminal, progress lines and warnings begin with the time, in ISO 8601 and UTC.
+
 With `--json`, a command prints one JSON document. `swath lanes list`, `swath dead list`, `swath status --watch`,
-`swath crawl`, `swath backfill` and `swath scan` print JSON Lines instead: one object per line. Times are ISO 8601 in
-UTC, durations are seconds, and values that do not apply are `null`.
+`swath crawl`, `swath backfill` and `swath scan` print JSON Lines instead: one object per line. Lines of
+the last three have an `event` and a `time`. Times are ISO 8601 in UTC, durations are seconds, and values that do not
+apply are `null`.
 
 Results go to standard output; errors, progress and remarks go to standard error. `swath crawl`, `swath backfill` and
 `swath scan` write their results elsewhere, so they print progress and summary to standard output. An error is one line
@@ -220,22 +227,63 @@ took, unless the event says otherwise.
 def event_reference() -> str:
     """Return the page on events."""
     lines = ["# Events", "", NOTICE, "", EVENTS_INTRODUCTION, "| event | meaning | fields |", "|---|---|---|"]
-    for event in _list_events():
+    for event in _list_events(events):
         names = ", ".join(f"`{field.name}`" for field in fields(event))
         lines.append(f"| `swath.events.{event.__name__}` | {' '.join((event.__doc__ or '').split())} | {names} |")
     return "\n".join(lines) + "\n"
 
 
-def _list_events() -> Iterator[type[events.Event]]:
-    for value in vars(events).values():
+def _list_events(module: ModuleType) -> Iterator[type[events.Event]]:
+    """Yield the events that a module defines."""
+    for value in vars(module).values():
         if isinstance(value, type) and issubclass(value, events.Event) and value is not events.Event:
             yield value
+
+
+LOGS_INTRODUCTION = f"""\
+`swath crawl`, `swath backfill`, `swath scan` and `swath extract` write a log with `--log-file FILE`; see
+[logs](../howto/logs.md). Each line is one entry of at most {lines.MAX_LINE_BYTES:,} bytes.
+
+Every line has these fields. In the format `text`, the first three have no name, and fields without a value are omitted.
+
+| field | meaning |
+|---|---|
+| `time` | When it happened, by the clock of this machine: ISO 8601 in UTC |
+| `level` | `debug`, `info`, `warning` or `error` |
+| `event` | Name of the entry, from the table below |
+| `process` | Process id |
+| `worker` | Name under which the process claims items; none before the frontier is open |
+
+A value that is too long ends in `…`; a traceback begins with it. Passwords in URLs and connection strings,
+Authorization headers and the passwords of the command's own URLs are `***`. Characters that do not print are escaped as
+in JSON.
+
+## Entries
+
+Most entries are [events](events.md) of the frontier or of its run.
+
+| event | level | meaning | fields |
+|---|---|---|---|
+"""
+
+
+def log_reference() -> str:
+    """Return the page on logs."""
+    found = [*_list_events(entries), *_list_events(events), *_list_events(crawl_events)]
+    rows = []
+    for event in sorted(found, key=lambda one: (-entries.get_level(one), found.index(one))):
+        names = ", ".join(f"`{field.name}`" for field in fields(event))
+        level = "any" if event is entries.Message else logging.getLevelName(entries.get_level(event)).lower()
+        meaning = " ".join((event.__doc__ or "").split())
+        rows.append(f"| `{entries.get_name(event)}` | {level} | {meaning} | {names} |")
+    return f"# Logs\n\n{NOTICE}\n\n{LOGS_INTRODUCTION}" + "\n".join(rows) + "\n"
 
 
 PAGES = {
     "cli.md": cli_reference,
     "errors.md": error_reference,
     "events.md": event_reference,
+    "logs.md": log_reference,
     "settings.md": settings_reference,
 }
 

@@ -49,6 +49,10 @@ class SlowSite:
     def counts_targets(self) -> bool:
         return self.site.counts_targets
 
+    @property
+    def takes_posts(self) -> bool:
+        return self.site.takes_posts
+
     def respond(self, request: Request) -> ScriptedResponse:
         response = self.site.respond(request)
         return replace(response, steps=(Wait(RESPONSE_SECONDS), *response.steps))

@@ -5,7 +5,7 @@ async with swath.open("sqlite:///work.db") as frontier:
     await frontier.run(handler, workers=100)
 """
 
-from swath.backends.registry import Backend, Opening, StoreURL, delete, describe, list_frontiers, migrate, open
+from swath.backends.registry import Backend, Opening, StoreURL, delete, describe, examine, list_frontiers, migrate, open
 from swath.claim import Claim
 from swath.core import events
 from swath.core.check import CheckReport, Mismatch
@@ -31,7 +31,17 @@ from swath.core.errors import (
     WrongTransaction,
 )
 from swath.core.events import Event, Observer
-from swath.core.inspection import DeadItem, DoneItem, LaneInfo, PendingItem
+from swath.core.inspection import (
+    AuditEntry,
+    ClaimInfo,
+    DeadItem,
+    DoneItem,
+    ItemPage,
+    LaneInfo,
+    LaneRanking,
+    ListedItem,
+    PendingItem,
+)
 from swath.core.item import (
     DEFAULT_LANE,
     DEFAULT_PRIORITY,
@@ -45,12 +55,14 @@ from swath.core.item import (
     Split,
     Unchanged,
 )
-from swath.core.redact import find_passwords, mask_password
+from swath.core.key_check import KeyCheckReport
+from swath.core.problem import Problem
+from swath.core.redact import find_passwords, mask_password, redact
 from swath.core.status import Explanation, PartitionInfo, Status, StoreInfo, StoreTime
 from swath.core.store import EncodedItem, OutputMove, Settings, Store
 from swath.core.validation import MAX_SECONDS, check_key, check_lane
 from swath.frontier import Frontier, NewItem, NewItems
-from swath.runner.execution import Handler, Transaction, seconds_left
+from swath.runner.execution import Handler, Transaction, get_fence, seconds_left
 from swath.runner.handler_errors import HandlerError
 from swath.runner.monitor import RunMonitor
 from swath.runner.output import Output, Sink
@@ -67,10 +79,12 @@ __all__ = [
     "MAX_SECONDS",
     "STOP_SECONDS",
     "UNCHANGED",
+    "AuditEntry",
     "Backend",
     "CheckReport",
     "Checkpoint",
     "Claim",
+    "ClaimInfo",
     "Clock",
     "Dead",
     "DeadItem",
@@ -87,8 +101,12 @@ __all__ = [
     "InvalidSetting",
     "InvalidStoreURL",
     "Item",
+    "ItemPage",
+    "KeyCheckReport",
     "LaneInfo",
+    "LaneRanking",
     "LeaseLost",
+    "ListedItem",
     "ManualClock",
     "Mismatch",
     "MissingExtra",
@@ -104,6 +122,7 @@ __all__ = [
     "OutputMove",
     "PartitionInfo",
     "PendingItem",
+    "Problem",
     "Release",
     "Retry",
     "RunMonitor",
@@ -134,12 +153,15 @@ __all__ = [
     "delete",
     "describe",
     "events",
+    "examine",
     "find_passwords",
+    "get_fence",
     "lease_clock",
     "list_frontiers",
     "mask_password",
     "migrate",
     "open",
+    "redact",
     "retry_while_unavailable",
     "seconds_left",
     "stop_on_signals",

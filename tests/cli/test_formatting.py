@@ -50,6 +50,6 @@ def test_away_from_a_terminal_progress_is_a_line_now_and_then(capsys: pytest.Cap
         assert capsys.readouterr().err == ""
         now += PLAIN_SECONDS
         progress.advance(read=1000, added=100, bytes_read=0)
-        assert capsys.readouterr().err == "swath: 1,000 new of 2,000, 200 a second\n"
+        assert capsys.readouterr().err.endswith("Z 1,000 new of 2,000, 200 a second\n")
         progress.advance(read=1000, added=0, bytes_read=0)
         assert capsys.readouterr().err == ""

@@ -99,12 +99,12 @@ def test_a_crawl_of_a_paused_frontier_says_how_to_resume_it(
     on(url, lambda frontier: frontier.pause(), create=False)
     site.answer.set()
     with running(*crawl_words(site, tmp_path / "crawl", url, "--processes", processes)) as crawl:
-        logged = "\npaused: the frontier is paused until `swath resume`\n"
+        logged = "Z paused: the frontier is paused until `swath resume`\n"
         said = crawl.says(", paused: the frontier is paused until `swath resume --store ", logged)
         assert "0 pages" in said
         on(url, lambda frontier: frontier.resume(), create=False)
         assert crawl.ends() == 0
-    assert "\nno longer paused, after " in crawl.text
+    assert "Z no longer paused, after " in crawl.text
 
 
 def test_a_crawl_that_is_paused_while_it_runs_says_so_in_json(site: Site, tmp_path: Path, url: str) -> None:

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -66,10 +67,12 @@ def test_loading_prints_a_line_every_ten_seconds(capsys: pytest.CaptureFixture[s
         progress.report(QUEUED, 0)
         now += PLAIN_SECONDS / 2
         progress.report(QUEUED, 1_000)
-    assert capsys.readouterr().err.splitlines() == [
-        "swath: 2,000 seeds read, 200 a second",
-        "swath: 1,000 of 3,000 seeds queued, 200 a second",
+    lines = [line.split(" ", 2) for line in capsys.readouterr().err.splitlines()]
+    assert [text for _, _, text in lines] == [
+        "2,000 seeds read, 200 a second",
+        "1,000 of 3,000 seeds queued, 200 a second",
     ]
+    assert all(datetime.fromisoformat(time).tzinfo is UTC for _, time, _ in lines)
 
 
 async def test_each_batch_of_queued_seeds_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

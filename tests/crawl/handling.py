@@ -10,6 +10,7 @@ from swath import Store
 from swath.claim import Claim
 from swath.core.item import Outcome, Retry, Split
 from swath.crawl.handlers.extractor import PageExtractor
+from swath.crawl.http.outgoing import OutgoingRequest
 from swath.crawl.http.response import Headers, Response, make_failure
 from swath.crawl.ip_lanes import HostLanes
 from swath.crawl.lanes import get_lane_namer
@@ -34,7 +35,15 @@ class Actor:
         self.fresh: list[bool] = []  # whether each asked for a new connection
         self.names: dict[str, list[str]] = {}
 
-    async def fetch(self, url: str, *, fresh: bool = False, address: str | None = None, size: int = 0) -> Response:
+    async def fetch(
+        self,
+        url: str,
+        *,
+        fresh: bool = False,
+        address: str | None = None,
+        size: int = 0,
+        outgoing: OutgoingRequest | None = None,
+    ) -> Response:
         self.asked.append(url)
         self.fresh.append(fresh)
         return self._say(url)

@@ -1,4 +1,4 @@
-"""Just enough of an HTTP/2 server: it answers every stream alike, and understands nothing of what it is asked."""
+"""Just enough of an HTTP/2 server: it answers every stream alike, and understands no headers."""
 
 import asyncio
 import ssl
@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
-DATA, HEADERS, RST_STREAM, SETTINGS, PING = 0, 1, 3, 4, 6
+DATA, HEADERS, RST_STREAM, SETTINGS, PING, WINDOW_UPDATE = 0, 1, 3, 4, 6, 8
 END_STREAM, ACK, END_HEADERS = 1, 1, 4
 REFUSED_STREAM = 7
 STATUS_200 = b"\x88"  # an index into the static table of HPACK
@@ -24,9 +24,17 @@ def field(name: bytes, value: bytes) -> bytes:
 
 @asynccontextmanager
 async def serving_http2(
-    context: ssl.SSLContext, body: bytes, *, reset: bool = False, refuse: bool = False
+    context: ssl.SSLContext,
+    body: bytes,
+    *,
+    reset: bool = False,
+    refuse: bool = False,
+    received: dict[int, bytes] | None = None,
 ) -> AsyncIterator[int]:
-    """Serve `body` to every request, or only half of it before a reset, or refuse them all; yields the port."""
+    """Serve `body` to every request, or only half of it before a reset, or refuse them all; yields the port.
+
+    `received` gets the body of each stream.
+    """
     context.set_alpn_protocols(["h2"])
     tasks: set[asyncio.Task[None]] = set()
 
@@ -36,13 +44,18 @@ async def serving_http2(
             writer.write(frame(SETTINGS, 0, 0))
             while True:
                 head = await reader.readexactly(9)
-                await reader.readexactly(int.from_bytes(head[:3], "big"))
+                payload = await reader.readexactly(int.from_bytes(head[:3], "big"))
                 kind, flags, stream = head[3], head[4], int.from_bytes(head[5:], "big")
+                if received is not None and kind in (HEADERS, DATA):
+                    received[stream] = received.get(stream, b"") + (payload if kind == DATA else b"")
+                if kind == DATA and payload:
+                    for number in (0, stream):
+                        writer.write(frame(WINDOW_UPDATE, 0, number, struct.pack("!I", len(payload))))
                 if kind == SETTINGS and not flags & ACK:
                     writer.write(frame(SETTINGS, ACK, 0))
                 elif kind == HEADERS and refuse:
                     writer.write(frame(RST_STREAM, 0, stream, struct.pack("!I", REFUSED_STREAM)))
-                elif kind == HEADERS:
+                elif kind in (HEADERS, DATA) and flags & END_STREAM:
                     block = STATUS_200 + field(b"content-type", b"text/html") + field(b"x-two", b"a")
                     writer.write(frame(HEADERS, END_HEADERS, stream, block))
                     if reset:

@@ -97,3 +97,11 @@ def test_a_page_can_be_pulled_out_by_its_line(tmp_path: Path) -> None:
 
 def _read(member: bytes) -> list[bytes]:
     return [record.content_stream().read() for record in ArchiveIterator(io.BytesIO(member))]
+
+
+def test_other_methods_are_not_found_under_the_url() -> None:
+    """Who looks for a URL in the index gets the answer to a GET."""
+    lines = list(sort_lines([capture(1)._replace(method="POST"), capture(1)], surt=surt))
+    assert [line.split(" ")[0] for line in lines] == ["example,h1)/ü1", "example,h1)/ü1?__wb_method=POST"]
+    assert "method" not in json.loads(lines[0].split(" ", 2)[2])
+    assert json.loads(lines[1].split(" ", 2)[2])["method"] == "POST"

@@ -12,7 +12,8 @@ import uvloop
 from swath.core.errors import UsageError
 from swath.crawl.http.connect_to import ConnectTo
 from swath.crawl.http.fetcher import Fetcher
-from swath.crawl.http.response import Limits
+from swath.crawl.http.outgoing import OutgoingRequest
+from swath.crawl.http.response import Limits, Response
 from tests.crawl.web import LOCAL, Exchange, Fixed, serving
 
 AGENT = "swath/test (+https://example.com)"
@@ -21,6 +22,11 @@ AGENT = "swath/test (+https://example.com)"
 def a_fetcher(**settings: Any) -> Fetcher:
     given: dict[str, Any] = {"resolver": LOCAL, "user_agent": AGENT, "allow_private": True}
     return Fetcher(**given | settings)
+
+
+async def send(fetcher: Fetcher, url: str, **request: Any) -> Response:
+    """Send a request that is not a plain GET."""
+    return await fetcher.fetch(url, outgoing=OutgoingRequest(url, **request))
 
 
 async def hello(exchange: Exchange) -> None:
@@ -69,7 +75,7 @@ async def test_the_request_is_recorded_as_it_was_sent(path: str) -> None:
 
 async def test_headers_are_sent_and_recorded() -> None:
     async with serving(hello) as server, a_fetcher() as fetcher:
-        first = await fetcher.fetch(server.url(), headers={"If-None-Match": '"x"', "Accept-Language": "de"})
+        first = await send(fetcher, server.url(), headers={"If-None-Match": '"x"', "Accept-Language": "de"})
         second = await fetcher.fetch(server.url())
         assert [first.request, second.request] == server.requests
     assert b'\r\nIf-None-Match: "x"\r\nAccept-Language: de\r\n' in first.request
@@ -80,7 +86,7 @@ async def test_headers_are_sent_and_recorded() -> None:
 
 async def test_a_header_that_was_given_takes_the_place_of_the_standard_one() -> None:
     async with serving(hello) as server, a_fetcher() as fetcher:
-        response = await fetcher.fetch(server.url(), headers={"accept": "text/plain"})
+        response = await send(fetcher, server.url(), headers={"accept": "text/plain"})
         assert [response.request] == server.requests
     assert response.request.lower().count(b"\naccept:") == 1
     assert b"\r\naccept: text/plain\r\n" in response.request
@@ -92,7 +98,7 @@ async def test_a_header_that_was_given_takes_the_place_of_the_standard_one() -> 
 async def test_what_is_no_header_is_refused(name: str, value: str) -> None:
     async with a_fetcher() as fetcher:
         with pytest.raises(UsageError, match="is not a valid header"):
-            await fetcher.fetch("http://a.example/", headers={name: value})
+            await send(fetcher, "http://a.example/", headers={name: value})
     with pytest.raises(UsageError, match="is not a valid header"):
         a_fetcher(user_agent="two\nlines")
 

@@ -14,8 +14,9 @@ from swath import RunState, StoreFull, Summary, SwathError
 from swath.crawl import fleet
 from swath.crawl.fleet import Fleet
 from swath.crawl.settings import CrawlSettings
+from swath.logs.entries import ProcessFailed
 from swath.runner.shutdown import Stop
-from tests.recorder import PATIENCE
+from tests.recorder import PATIENCE, Recorder
 
 FULL = RunState("disk full", "no space left", 5.0)
 PACING = RunState("pacing", "2 pages in lanes that are not ready", 1.0)
@@ -40,11 +41,11 @@ def ignore_stop(settings: CrawlSettings, number: int, pipe: Connection) -> None:
 
 @asynccontextmanager
 async def run_fleet(
-    path: Path, stop: Stop, seen: Callable[[Fleet], bool]
+    path: Path, stop: Stop, seen: Callable[[Fleet], bool], observer: Recorder | None = None
 ) -> AsyncIterator[tuple[Fleet, "asyncio.Task[Summary]"]]:
     """Run two processes until the parent has seen what the test waits for."""
     async with swath.open("memory:") as frontier, asyncio.timeout(3 * PATIENCE):
-        crawl = Fleet(CrawlSettings(out=str(path), processes=2), frontier, stop)
+        crawl = Fleet(CrawlSettings(out=str(path), processes=2), frontier, stop, observer=observer)
         running = asyncio.create_task(crawl.run())
         try:
             while not seen(crawl):  # noqa: ASYNC110  its children report through a pipe
@@ -63,8 +64,10 @@ async def test_a_failed_process_no_longer_says_why_the_crawl_waits(
     def failed(crawl: Fleet) -> bool:
         return crawl.in_flight == 1 and any(child.failure for child in crawl._children)
 
-    async with run_fleet(tmp_path, stop, failed) as (crawl, running):
+    seen = Recorder()
+    async with run_fleet(tmp_path, stop, failed, seen) as (crawl, running):
         assert crawl.states == [PACING]
+        assert await seen.saw(ProcessFailed) == [ProcessFailed("process 0: the disk is full")]
         stop.request("SIGTERM")
         summary = await running
     assert (summary.done, summary.stopped_by) == (1, "SIGTERM")

@@ -35,7 +35,7 @@ async def test_pages_that_waited_for_robots_txt_do_not_all_start_at_once() -> No
     async with handling(answered, delay=1.0, max_workers_per_host=3) as (_, handler, actor):
         plain = actor.fetch
 
-        async def slowly(url: str, *, fresh: bool = False, address: str | None = None, size: int = 0) -> Response:
+        async def slowly(url: str, *, fresh: bool = False, **_: Any) -> Response:
             answer = await plain(url, fresh=fresh)
             await arrived.wait()
             return answer
@@ -262,7 +262,7 @@ async def test_pages_wait_for_the_retry_of_robots_txt() -> None:
     async with handling(lambda url: answered(url, 500), delay=0.0, retries=1) as (_, handler, actor):
         plain = actor.fetch
 
-        async def slowly(url: str, *, fresh: bool = False, address: str | None = None, size: int = 0) -> Response:
+        async def slowly(url: str, *, fresh: bool = False, **_: Any) -> Response:
             await arrived.wait()
             return await plain(url, fresh=fresh)
 

@@ -17,6 +17,8 @@ class Exchange:
 
     def __init__(self, request: bytes, writer: asyncio.StreamWriter) -> None:
         self.request = request
+        self.method = request.partition(b" ")[0].decode("latin-1")
+        self.body = request.partition(b"\r\n\r\n")[2]
         self.path = request.split(b" ", 2)[1].decode("latin-1")
         self.host = request.lower().partition(b"\r\nhost: ")[2].partition(b"\r\n")[0].decode("latin-1")
         self.writer = writer
@@ -72,6 +74,8 @@ async def serving(answer: Answering, *, tls: ssl.SSLContext | None = None) -> As
         try:
             while not writer.is_closing():
                 request = await reader.readuntil(b"\r\n\r\n")
+                length = request.lower().partition(b"\r\ncontent-length: ")[2].partition(b"\r\n")[0]
+                request += await reader.readexactly(int(length or 0))
                 server.requests.append(request)
                 server.heard.set()
                 answering = asyncio.ensure_future(answer(Exchange(request, writer)))

@@ -107,9 +107,9 @@ def test_a_complete_scan_says_so_and_is_repeated_only_when_asked(
 
 
 def test_a_scan_prints_text_or_json_or_nothing(tree: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    def run(name: str, **how: bool) -> tuple[str, str]:
+    def run(name: str, *, json: bool = False, quiet: bool = False) -> tuple[str, str]:
         settings = settings_of(tree, tmp_path / name, check="empty")
-        assert asyncio.run(ScanCommand(settings, **{"json": False, "quiet": False, **how}).run()) == 1
+        assert asyncio.run(ScanCommand(settings, json=json, quiet=quiet).run()) == 1
         printed = capsys.readouterr()
         return printed.out, printed.err
 

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from swath.core.errors import UsageError
-from swath.crawl import Crawler, Page
+from swath.crawl import Crawler, Page, Request
+from swath.crawl.http.outgoing import OutgoingRequest
 from swath.testing import Answer, crawl
 from tests.crawl.handlers import books
 
@@ -61,3 +62,22 @@ def test_mistakes_are_explained() -> None:
         crawl(Crawler(), {})
     with pytest.raises(UsageError, match="'x:y' is not an http or https URL"):
         crawl(books.crawler, {"x:y": ""})
+
+
+def test_requests_with_a_method_and_a_body() -> None:
+    crawler = Crawler(B)
+
+    @crawler.default()
+    def start(page: Page) -> Iterator[Any]:
+        yield {"method": page.method, "text": page.text}
+        if page.url == f"{B}/" and page.method == "GET":
+            yield Request("/search", method="POST", form={"q": "x"}, headers={"X-Token": "1"})
+            yield Request("/", method="POST")
+            yield Request("/search")
+
+    def search(request: OutgoingRequest) -> Answer:
+        return 200, f"{request.method} {request.url} {request.body.decode()} {request.headers['X-Token']}"
+
+    result = crawl(crawler, {B: "start", ("POST", f"{B}/search"): search})
+    assert sorted(result.requested) == sorted([f"{B}/", f"POST {B}/search", f"POST {B}/", f"{B}/search"])
+    assert [item["text"] for item in result.items["item"]] == ["start", f"POST {B}/search q=x 1"]

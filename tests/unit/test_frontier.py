@@ -299,11 +299,12 @@ async def test_every_move_is_told_to_the_observer() -> None:
         await b.frontier.configure(concurrency=2)
         await b.frontier.reopen(["c"])
     kinds = [type(event).__name__ for event in b.seen.events]
-    assert kinds == ["Added", "Claimed", "Renewed", "Settled", "LaneChanged", "SettingsChanged", "Reopened"]
+    assert kinds == ["Added", "Claimed", "Renewed", "Settled", "Died", "LaneChanged", "SettingsChanged", "Reopened"]
     (added,) = b.seen.of(events.Added)
     (settled,) = b.seen.of(events.Settled)
     assert (added.offered, added.added) == (4, 4)
     assert (settled.done, settled.retried, settled.died, settled.released, settled.discovered) == (1, 1, 1, 1, 2)
+    assert b.seen.of(events.Died) == [events.Died(claim.fence, "c", "default", 1, "no")]
 
 
 @pytest.mark.parametrize("kind", [RuntimeError, asyncio.CancelledError, GeneratorExit])
@@ -449,23 +450,23 @@ RESULTS = {
 async def test_done_items_are_listed_with_their_results() -> None:
     async with bench(partitions=3) as b:
         await settle_with_results(b, RESULTS)
-        everything = [item async for item in b.frontier.done()]
-        assert {item.key: item.result for item in everything} == RESULTS
-        assert [item.key async for item in b.frontier.done(lane="lane 1") if item.lane != "lane 1"] == []
-        assert len([item async for item in b.frontier.done(lane="lane 1")]) == 4
-        assert {item.key async for item in b.frontier.done(result_key="why")} == {"one", "two"}
-        assert [item.key async for item in b.frontier.done(result_key="why", lane="lane 1")] == ["one"]
-        assert [item.key async for item in b.frontier.done(result_key="wo\u0308")] == ["escaped"]
+        everything = [item async for item in b.frontier.results()]
+        assert {item.key: item.result for item in everything} == {k: v for k, v in RESULTS.items() if v is not None}
+        assert [item.key async for item in b.frontier.results(lane="lane 1") if item.lane != "lane 1"] == []
+        assert len([item async for item in b.frontier.results(lane="lane 1")]) == 4
+        assert {item.key async for item in b.frontier.results(result_key="why")} == {"one", "two"}
+        assert [item.key async for item in b.frontier.results(result_key="why", lane="lane 1")] == ["one"]
+        assert [item.key async for item in b.frontier.results(result_key="wo\u0308")] == ["escaped"]
         for wrong in ({"lane": ""}, {"result_key": ""}, {"result_key": 7}):
             with pytest.raises(swath.UsageError):
-                [item async for item in b.frontier.done(**wrong)]
+                [item async for item in b.frontier.results(**wrong)]
 
 
 async def test_done_items_are_listed_page_by_page() -> None:
     async with bench() as b:
         await settle_with_results(b, {f"k{n}": {"why": n} for n in range(ADD_CHUNK + 10)} | RESULTS)
-        assert len([item async for item in b.frontier.done()]) == ADD_CHUNK + 10 + len(RESULTS)
-        assert b.faults.calls["done"] == 2
+        assert len([item async for item in b.frontier.results()]) == ADD_CHUNK + 10 + len(RESULTS) - 1
+        assert b.faults.calls["items"] == 2
 
 
 async def test_reopen_done_leaves_items_with_other_results_alone() -> None:

@@ -278,7 +278,7 @@ def test_sync_returns_the_same_values() -> None:
         (dead,) = frontier.dead()
         assert isinstance(dead, swath.DeadItem)
         assert frontier.reopen_dead(key for key in ["b"]) == 1
-        (done,) = frontier.done()
+        (done,) = frontier.results()
         assert isinstance(done, swath.DoneItem)
         assert (done.key, done.result) == ("a", None)
         assert frontier.reopen_done((key for key in ["a"]), result_key="n") == 0

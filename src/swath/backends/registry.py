@@ -17,6 +17,7 @@ from swath.core.clock import Clock
 from swath.core.errors import InvalidSetting, InvalidStoreURL, MissingExtra, UsageError
 from swath.core.events import Observer
 from swath.core.item import UNCHANGED, Unchanged
+from swath.core.problem import Problem
 from swath.core.redact import mask_password
 from swath.core.status import StoreInfo
 from swath.core.store import Settings, Store
@@ -61,6 +62,8 @@ class Backend(Protocol):
 
     # A backend whose databases hold several frontiers may also have
     #     async def list_frontiers(self, url: "StoreURL") -> Sequence[str]
+    # A backend that can tell what is wrong with its database may also have
+    #     async def examine(self, url: "StoreURL") -> Sequence[Problem]
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,6 +224,12 @@ class _PostgresBackend:
             from swath.backends.postgres.delete import delete
 
         await delete(url.url)
+
+    async def examine(self, url: StoreURL) -> Sequence[Problem]:
+        with _require_psycopg():
+            from swath.backends.postgres.examine import examine
+
+        return await examine(url.url)
 
 
 @contextmanager
@@ -402,6 +411,16 @@ async def list_frontiers(url: str) -> Sequence[str]:
     parsed = StoreURL.parse(url)
     list_all = getattr(find_backend(parsed), "list_frontiers", None)
     return [url] if list_all is None else list(await list_all(parsed))
+
+
+async def examine(url: str) -> Sequence[Problem]:
+    """Return what is wrong with the database of a frontier, such as autovacuum that is off or missing privileges.
+
+    Changes nothing, and does not need a frontier of this version. `swath doctor` looks at more than the database.
+    """
+    parsed = StoreURL.parse(url)
+    examine_database = getattr(find_backend(parsed), "examine", None)
+    return [] if examine_database is None else list(await examine_database(parsed))
 
 
 async def delete(url: str) -> None:

@@ -9,6 +9,7 @@ import swath
 from swath import (
     Frontier,
     Item,
+    Observer,
     Outcome,
     RunMonitor,
     RunState,
@@ -283,11 +284,13 @@ def get_grace(settings: BackfillSettings) -> float:
     return max(10.0, 2 * settings.target_time)
 
 
-def open_frontier(settings: BackfillSettings, *, create: bool = True) -> swath.Opening:
+def open_frontier(
+    settings: BackfillSettings, *, create: bool = True, observer: Observer | None = None
+) -> swath.Opening:
     """Open the frontier of a backfill. It has one partition, so that its checkpoint is one key."""
     if not create:
         return swath.open(settings.store_url, create=False)
-    return swath.open(settings.store_url, partitions=1, max_attempts=MAX_ATTEMPTS)
+    return swath.open(settings.store_url, partitions=1, max_attempts=MAX_ATTEMPTS, observer=observer)
 
 
 def _make_operation(

@@ -28,11 +28,15 @@ COMMANDS = (
     "add",
     "explain",
     "lanes",
+    "items",
+    "claims",
     "dead",
     "drop",
     "pause",
     "resume",
+    "audit",
     "db",
+    "doctor",
     "completion",
 )
 # Typer has a copy of click, or imports click, depending on its version.

@@ -9,7 +9,9 @@ import typer
 from swath import MissingExtra
 from swath.backfill.settings import BackfillSettings
 from swath.cli.command import check_optional_store, run_command
+from swath.cli.options import LogFileOption, LogFormatOption, LogLevelOption
 from swath.cli.parsers import parse_duration
+from swath.logs.settings import LogSettings
 
 ROWS, THROTTLE, OUTPUT = "Rows", "Throttling", "Output"
 
@@ -202,6 +204,9 @@ def backfill(
         bool, typer.Option("--json", help="Print progress and summary as JSON lines", rich_help_panel=OUTPUT)
     ] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print errors only", rich_help_panel=OUTPUT)] = False,
+    log_file: LogFileOption = None,
+    log_level: LogLevelOption = None,
+    log_format: LogFormatOption = None,
 ) -> None:
     """Change every row of a table in small slices, each in its own transaction.
 
@@ -219,7 +224,8 @@ def backfill(
         force=force, workers=workers, batch=batch, target_time=target_time, timeout=timeout, lease=lease,
         max_lag=max_lag, lag_query=lag_query, max_active=max_active, pause_file=pause_file,
     )  # fmt: skip
-    run_command(db, _backfill(settings, dry_run=dry_run, json=json, quiet=quiet))
+    log = lambda: LogSettings(log_file, log_level, log_format)  # noqa: E731  likewise
+    run_command(db, _backfill(settings, log, dry_run=dry_run, json=json, quiet=quiet))
 
 
 def _split_columns(text: str | None) -> tuple[str, ...] | None:
@@ -230,10 +236,17 @@ def _parse_key(text: str | None) -> tuple[str, ...] | None:
     return None if text is None else tuple(parse_key(text))
 
 
-async def _backfill(settings: Callable[[], BackfillSettings], *, dry_run: bool, json: bool, quiet: bool) -> int:
+async def _backfill(
+    settings: Callable[[], BackfillSettings],
+    log: Callable[[], LogSettings],
+    *,
+    dry_run: bool,
+    json: bool,
+    quiet: bool,
+) -> int:
     try:
         from swath.cli.backfill_command import BackfillCommand
     except ImportError as error:
         raise MissingExtra("swath backfill needs more packages: pip install 'swath[backfill]'") from error
-    command = BackfillCommand(settings(), json=json, quiet=quiet)
+    command = BackfillCommand(settings(), log=log(), json=json, quiet=quiet)
     return await (command.dry_run() if dry_run else command.run())

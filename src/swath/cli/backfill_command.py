@@ -1,7 +1,6 @@
 """Run `swath backfill`: check, start or resume, show progress, print the summary."""
 
 import asyncio
-import sys
 import time
 from collections.abc import AsyncIterator, Iterable
 from contextlib import AsyncExitStack
@@ -15,18 +14,22 @@ from swath.backfill.settings import BackfillSettings
 from swath.backfill.statement import build_set_statement, build_sql_statement
 from swath.cli import backfill_view as view
 from swath.cli import run_view
+from swath.cli.command_log import drop_empty, open_command_log, shows_panel
 from swath.cli.exit_codes import ExitCode
 from swath.cli.formatting import format_duration, pluralize
 from swath.cli.interrupts import SignalAnswer, cancel_on_stop
 from swath.cli.terminal import (
-    is_terminal,
     open_live_display,
     print_error,
+    print_event,
     print_facts,
     print_json,
-    print_json_line,
     print_line,
+    print_progress,
 )
+from swath.logs.entries import Finished, Resumed, Throttled
+from swath.logs.run_log import RunLog
+from swath.logs.settings import NO_LOG, LogSettings
 
 REFRESH_SECONDS = 0.5
 
@@ -34,14 +37,24 @@ REFRESH_SECONDS = 0.5
 class BackfillCommand:
     """One run of `swath backfill`."""
 
-    def __init__(self, settings: BackfillSettings, *, json: bool, quiet: bool) -> None:
+    def __init__(self, settings: BackfillSettings, *, json: bool, quiet: bool, log: LogSettings = NO_LOG) -> None:
         self._settings = settings
+        self._log_settings = log
         self._json = json
         self._quiet = quiet
         self._stop = Stop()
 
     async def run(self) -> int:
+        with open_command_log("backfill", self._settings, self._log_settings) as log:
+            return await self._run(log)
+
+    async def _run(self, log: RunLog) -> int:
         settings = self._settings
+
+        def report(message: str) -> None:
+            log.write(Throttled(message))
+            self._report(message)
+
         answer = SignalAnswer(
             "the backfill",
             noun="slice",
@@ -52,15 +65,15 @@ class BackfillCommand:
         with stop_on_signals(self._stop, asyncio.get_running_loop(), on_signal=answer):
             async with AsyncExitStack() as stack:
                 with cancel_on_stop(self._stop):
-                    job = await stack.enter_async_context(
-                        BackfillJob.open(settings, stop=self._stop, report=self._report)
-                    )
+                    job = await stack.enter_async_context(BackfillJob.open(settings, stop=self._stop, report=report))
                     async with job.notice_changes():
                         await job.check()
                         await self._read_earlier_progress(job)  # refuse before anything is created
-                        frontier = await stack.enter_async_context(open_frontier(settings))
+                        frontier = await stack.enter_async_context(open_frontier(settings, observer=log.observer))
+                        log.worker = frontier.worker
                         start = await job.start(frontier)
                 answer.count_in_flight = lambda: job.monitor.in_flight
+                log.write(Resumed(start.resumed, {"upto": start.progress.upto, "covered": start.progress.key}))
                 self._print_start(job, start)
                 began, stopped_by = time.monotonic(), "done"
                 if settings.follow or not start.progress.complete:
@@ -71,24 +84,26 @@ class BackfillCommand:
                         showing.cancel()
                         await asyncio.gather(showing, return_exceptions=True)
                 job.progress = await read_progress(frontier)
-        return self._finish(job, stopped_by, time.monotonic() - began)
+        seconds = time.monotonic() - began
+        log.write(Finished(stopped_by, seconds, drop_empty(view.to_json(job, seconds=seconds))))
+        return self._finish(job, stopped_by, seconds)
 
     def _report(self, message: str) -> None:
         if self._json:
-            print_json_line({"event": "throttle", "message": message})
+            print_event("throttle", {"message": message})
         elif not self._quiet:
             print_error(message)
 
     def _print_start(self, job: BackfillJob, start: StartInfo) -> None:
         if self._json:
-            print_json_line(
+            print_event(
+                "start",
                 {
-                    "event": "start",
                     "resumed": start.resumed,
                     "exactly_once": job.exactly_once,
                     "upto": start.progress.upto,
                     "covered": start.progress.key,
-                }
+                },
             )
         elif not self._quiet:
             print_line(view.describe_start(job, start), stderr=True)
@@ -96,7 +111,7 @@ class BackfillCommand:
     async def _show(self, job: BackfillJob) -> None:
         if self._quiet:
             return
-        if is_terminal() and not self._json:
+        if shows_panel(self._log_settings, json=self._json):
             with open_live_display(transient=True) as draw:
                 while True:
                     draw(view.make_progress_panel(job))
@@ -107,18 +122,18 @@ class BackfillCommand:
             if not timer.is_due(time.monotonic(), job.states, job.monitor.errors):
                 continue
             if self._json:
-                print_json_line({"event": "progress", **view.to_json(job)})
-                sys.stdout.flush()
+                print_event("progress", view.to_json(job))
             else:
-                print_line(view.format_line(job))
+                print_progress(view.format_line(job))
 
     def _finish(self, job: BackfillJob, stopped_by: str, seconds: float) -> int:
         progress = job.progress
         assert progress is not None
         if self._json:
-            print_json_line(
-                {"event": "summary", "stopped_by": stopped_by, "seconds": seconds, "complete": progress.complete,
-                 **view.to_json(job, seconds=seconds)}
+            print_event(
+                "summary",
+                {"stopped_by": stopped_by, "seconds": seconds, "complete": progress.complete,
+                 **view.to_json(job, seconds=seconds)},
             )  # fmt: skip
         elif not self._quiet:
             rows = [*view.list_facts(job, seconds=seconds), ("time", format_duration(seconds))]

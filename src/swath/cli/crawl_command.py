@@ -1,7 +1,7 @@
 """CrawlCommand: start a crawl, show its progress, and print its summary."""
 
 import asyncio
-import sys
+import logging
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack
@@ -12,6 +12,7 @@ from typing import Any
 from swath import STOP_SECONDS, Frontier, RunState, Status, Stop, UsageError, stop_on_signals
 from swath.cli import crawl_view as view
 from swath.cli import run_view
+from swath.cli.command_log import drop_empty, open_command_log, shows_panel
 from swath.cli.confirm import confirm
 from swath.cli.crawl_summary import FAILED, describe_end, list_next_steps, print_summary
 from swath.cli.exit_codes import ExitCode
@@ -20,7 +21,14 @@ from swath.cli.formatting import pluralize
 from swath.cli.interrupts import SignalAnswer, cancel_on_stop
 from swath.cli.item_export import ExportedItems, export_items, prepare_item_file, read_export
 from swath.cli.seed_input import SeedProgress, read_all_seeds
-from swath.cli.terminal import is_terminal, open_live_display, print_error, print_json_line, print_line
+from swath.cli.terminal import (
+    is_terminal,
+    open_live_display,
+    print_error,
+    print_event,
+    print_line,
+    print_progress,
+)
 from swath.crawl import fd_limit, seeds
 from swath.crawl.archive import index
 from swath.crawl.discard import discard_crawl, read_contents
@@ -34,6 +42,8 @@ from swath.crawl.seed_list import Seed
 from swath.crawl.settings import CrawlSettings, list_warnings
 from swath.crawl.workspace import Workspace, open_workspace
 from swath.files.errors import translate_write_errors
+from swath.logs.entries import Failed, Finished, Message, Resumed
+from swath.logs.run_log import RunLog
 
 REFRESH_SECONDS = 0.5
 RUN_AGAIN = "run the same command again to continue"
@@ -69,10 +79,14 @@ class CrawlCommand:
         self._failed_seeds = FailedSeeds(json=json)
 
     async def run(self, urls: Sequence[str], seeds_file: str | None, *, strict: bool = False) -> int:
+        await asyncio.to_thread(check_settings, self._settings)
+        if self._settings.items is not None:
+            await asyncio.to_thread(prepare_item_file, Path(self._settings.items))
+        with open_command_log("crawl", self._settings, self._settings.log) as log:
+            return await self._run(urls, seeds_file, log, strict=strict)
+
+    async def _run(self, urls: Sequence[str], seeds_file: str | None, log: RunLog, *, strict: bool) -> int:
         settings = self._settings
-        await asyncio.to_thread(check_settings, settings)
-        if settings.items is not None:
-            await asyncio.to_thread(prepare_item_file, Path(settings.items))
         async with AsyncExitStack() as stack:
             answer = SignalAnswer(
                 "the crawl",
@@ -83,15 +97,18 @@ class CrawlCommand:
             )
             with stop_on_signals(self._stop, asyncio.get_running_loop(), on_signal=answer):
                 given = read_all_seeds(urls, seeds_file, seeds.SeedRules(settings), strict=strict)
-                workspace = await self._load(stack, given)
+                workspace = await self._load(stack, given, log)
                 if workspace is None:
+                    log.write(Failed("stopped before the crawl began"))
                     return ExitCode.INTERRUPTED
                 frontier = workspace.frontier
-                fleet = Fleet(settings, frontier, self._stop, code=self._code)
+                log.worker = frontier.worker
+                fleet = Fleet(settings, frontier, self._stop, code=self._code, observer=log.observer)
                 retried = await retry_failed_pages(frontier) if settings.retry_failed else 0
                 answer.count_in_flight = lambda: fleet.in_flight
                 before = await frontier.status()
-                self._print_start(workspace, before, retried)
+                log.write(Resumed(workspace.resumed, {"waiting": before.waiting, "dead": before.dead}))
+                self._print_start(workspace, before, retried, log)
                 began = time.monotonic()
                 stopped_by = "done"
                 if before.waiting:
@@ -101,19 +118,26 @@ class CrawlCommand:
                         stopped_by = await self._crawl(fleet)
                     except ChildFailed:
                         stopped_by = FAILED
-            code = await self._finish(frontier, fleet, stopped_by, time.monotonic() - began)
+            code = await self._finish(frontier, fleet, log, stopped_by, time.monotonic() - began)
         if fleet.lifespan_hangs:
             leave_process(code)
         return code
 
-    async def _load(self, stack: AsyncExitStack, given: AsyncIterator[Seed]) -> Workspace | None:
+    async def _load(self, stack: AsyncExitStack, given: AsyncIterator[Seed], log: RunLog) -> Workspace | None:
         """Open the workspace and queue the seeds; return None if a signal stopped that."""
         settings = self._settings
         progress = SeedProgress(quiet=self._quiet)
         discard = partial(self._discard_crawl, progress) if self._fresh else None
         try:
             with progress, translate_write_errors(settings.directory), cancel_on_stop(self._stop):
-                opening = open_workspace(settings, given, discard=discard, report=progress.report, code=self._code)
+                opening = open_workspace(
+                    settings,
+                    given,
+                    discard=discard,
+                    report=progress.report,
+                    code=self._code,
+                    observer=log.observer,
+                )
                 return await stack.enter_async_context(opening)
         except KeyboardInterrupt:
             print_error(f"stopped after {progress.describe()}: run the same command again to start the crawl")
@@ -146,7 +170,7 @@ class CrawlCommand:
             self._failed_seeds.report(fleet.stats())
             await asyncio.sleep(REFRESH_SECONDS)
 
-    def _print_start(self, workspace: Workspace, before: Status, retried: int) -> None:
+    def _print_start(self, workspace: Workspace, before: Status, retried: int, log: RunLog) -> None:
         notes = list(workspace.changes)
         if self._settings.retry_failed:
             notes.append(f"{pluralize(retried, 'failed page')} made ready again")
@@ -157,17 +181,17 @@ class CrawlCommand:
             )
         for note in () if self._quiet else notes:
             print_line(f"note: {note}", stderr=True)
-        for warning in list_warnings(self._settings):
+        limited = fd_limit.limit_workers(self._settings.workers).warning
+        for warning in [*list_warnings(self._settings), *([] if limited is None else [limited])]:
             print_error(warning)
-        if (limited := fd_limit.limit_workers(self._settings.workers).warning) is not None:
-            print_error(limited)
+            log.write(Message("swath.crawl", warning, None), level=logging.WARNING)
         if not self._quiet and not self._json:
             print_line(view.format_start(workspace, before), stderr=True)
 
     async def _show_progress(self, fleet: Fleet) -> None:
         if self._quiet:
             return
-        if is_terminal() and not self._json:
+        if shows_panel(self._settings.log, json=self._json):
             await self._show_panel(fleet)
         else:
             await self._show_lines(fleet)
@@ -193,12 +217,11 @@ class CrawlCommand:
                 continue
             if self._json:
                 about = view.frontier_to_json(fleet.status, fleet.total_pages) | run_view.to_json(states, errors)
-                print_json_line({"event": "progress", **_to_json(stats), **about})
-                sys.stdout.flush()
+                print_event("progress", {**_to_json(stats), **about})
             else:
-                print_line(view.format_line(self._settings, stats, fleet.status, states, errors))
+                print_progress(view.format_line(self._settings, stats, fleet.status, states, errors))
 
-    async def _finish(self, frontier: Frontier, fleet: Fleet, stopped_by: str, seconds: float) -> int:
+    async def _finish(self, frontier: Frontier, fleet: Fleet, log: RunLog, stopped_by: str, seconds: float) -> int:
         """Write the index, print the summary, and return the exit code."""
         settings = self._settings
         for failure in fleet.failures:
@@ -214,11 +237,12 @@ class CrawlCommand:
             exported = await asyncio.to_thread(export_items, directories, Path(settings.items), columns=columns)
         stats = fleet.stats()
         result = await describe_end(frontier, settings, status, stopped_by=stopped_by, total_pages=total_pages)
+        fields = view.frontier_to_json(status, total_pages) | run_view.to_json((), fleet.errors)
+        log.write(Finished(stopped_by, seconds, drop_empty({"result": result, **_to_json(stats), **fields})))
         next_steps = list(list_next_steps(settings, status, result, total_pages=total_pages))
         if self._json:
-            fields = view.frontier_to_json(status, total_pages) | run_view.to_json((), fleet.errors)
-            print_json_line({
-                "event": "summary", "result": result, "stopped_by": stopped_by, "seconds": seconds, **_to_json(stats),
+            print_event("summary", {
+                "result": result, "stopped_by": stopped_by, "seconds": seconds, **_to_json(stats),
                 **fields, "next": [command for _, command in next_steps],
                 "item_files": {one.kind: str(one.path) for one in exported},
             })  # fmt: skip

@@ -20,7 +20,8 @@ from swath.crawl.settings_file import locate_crawl
 
 FORMATS = ("jsonl", "csv", "parquet", "cdxj")
 FIELDS = {
-    "url": str, "status": int, "time": float, "kind": str, "depth": int, "referrer": str, "redirect": str, "type": str,
+    "url": str, "method": str, "key": str, "status": int, "time": float, "kind": str, "depth": int, "referrer": str,
+    "redirect": str, "type": str,
     "size": int, "digest": str, "duplicate_of": str, "title": str, "canonical": str, "noindex": bool, "truncated": str,
     "decode_error": str, "handler": str, "handler_error": str, "repaired": float, "failed": str, "attempts": int,
     "fallback": str, "error": str, "excluded": str, "rule": str, "file": str, "offset": int, "length": int,

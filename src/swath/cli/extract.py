@@ -6,6 +6,8 @@ import typer
 
 from swath import MissingExtra, UsageError
 from swath.cli.command import check_optional_store, run_command
+from swath.cli.options import LogFileOption, LogFormatOption, LogLevelOption
+from swath.logs.settings import LogSettings
 
 
 def extract(
@@ -50,6 +52,9 @@ def extract(
         str | None, typer.Option("--handler", metavar="NAME", help="Only pages with this handler now")
     ] = None,
     all_visits: Annotated[bool, typer.Option("--all", help="Every visit of a page, not only the last one")] = False,
+    log_file: LogFileOption = None,
+    log_level: LogLevelOption = None,
+    log_format: LogFormatOption = None,
 ) -> None:
     """Run handlers over the archive of a crawl, without a network: after a fix, or for more fields.
 
@@ -63,7 +68,8 @@ def extract(
         swath extract --run books:crawler --failed
         swath extract --out news --select title=h1 --items titles.csv
     """
-    run_command(store, _extract(out, store, run, select or [], items, failed, handler, all_visits))
+    log = (log_file, log_level, log_format)
+    run_command(store, _extract(out, store, run, select or [], items, failed, handler, all_visits, log))
 
 
 async def _extract(
@@ -75,6 +81,7 @@ async def _extract(
     failed: bool,
     handler: str | None,
     all_visits: bool,
+    log: tuple[str | None, str | None, str | None],
 ) -> int:
     try:
         from swath.cli.extract_command import ExtractCommand
@@ -85,8 +92,17 @@ async def _extract(
     if failed:
         if all_visits:
             raise UsageError("--failed repairs the last visit of each page: leave out --all")
-        return await RepairCommand(out, store, run=run, select=select, items=items, handler=handler).run()
+        return await RepairCommand(
+            out, store, run=run, select=select, items=items, handler=handler, log=LogSettings(*log)
+        ).run()
     command = ExtractCommand(
-        out, store, run=run, select=select, items=items, handler=handler, all_visits=all_visits
-    )  # fmt: skip
+        out,
+        store,
+        run=run,
+        select=select,
+        items=items,
+        handler=handler,
+        all_visits=all_visits,
+        log=LogSettings(*log),
+    )
     return await command.run()

@@ -3,6 +3,8 @@
 import asyncio
 import difflib
 import json
+import logging
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, closing
@@ -13,6 +15,7 @@ from typing import Any, BinaryIO
 
 import swath
 from swath import UsageError
+from swath.cli.command_log import open_command_log
 from swath.cli.exit_codes import ExitCode
 from swath.cli.item_export import prepare_item_file, write_items
 from swath.cli.terminal import print_error, print_facts, print_json_line, print_line
@@ -28,6 +31,9 @@ from swath.crawl.handlers.replay import ReadPages, Replay, WantsPage
 from swath.crawl.page_processor import MAX_EXPANSION
 from swath.crawl.settings import check_item_file
 from swath.crawl.settings_file import locate_crawl, resolve_settings
+from swath.logs.entries import Finished, Message
+from swath.logs.run_log import RunLog
+from swath.logs.settings import NO_LOG, LogSettings
 
 
 class ExtractCommand:
@@ -43,10 +49,12 @@ class ExtractCommand:
         items: str | None,
         handler: str | None,
         all_visits: bool,
+        log: LogSettings = NO_LOG,
     ) -> None:
         if items is not None:
             check_item_file(items)
             prepare_item_file(Path(items))
+        self._log_settings = log
         self._settings = locate_crawl(out, store)
         self._code = load_code(out, run, select)
         check_handler(self._code, handler)
@@ -58,6 +66,14 @@ class ExtractCommand:
         self._failures = 0
 
     async def run(self) -> int:
+        began = time.monotonic()
+        with open_command_log("extract", self._settings, self._log_settings) as log:
+            code = await self._run(log)
+            counts = {"pages": self._pages, "items": dict(self._kinds), "failed": self._failures}
+            log.write(Finished("done", time.monotonic() - began, counts))
+            return code
+
+    async def _run(self, log: RunLog) -> int:
         directory = self._settings.directory
         async with swath.open(self._settings.store_url, create=False) as frontier:
             committed = await frontier.outputs()
@@ -68,25 +84,29 @@ class ExtractCommand:
             replay = Replay(directory, extractor, limit=self._settings.max_size * MAX_EXPANSION)
             stack.callback(extractor.close)
             if self._file is None:
-                await self._replay(replay, committed, _Printer())
+                await self._replay(replay, committed, _Printer(), log)
             else:
                 folder = Path(stack.enter_context(TemporaryDirectory(prefix="extract-", dir=self._file.parent)))
                 with closing(_KindFiles(folder)) as files:
-                    await self._replay(replay, committed, files)
+                    await self._replay(replay, committed, files, log)
                 classes = self._code.crawler.classes.items()
                 columns = {kind: describe_columns(found) for kind, found in classes}
                 await asyncio.to_thread(write_items, files.list_sources(), self._file, columns=columns)
         self._print_summary(replay)
         return ExitCode.NEGATIVE if self._failures else ExitCode.OK
 
-    async def _replay(self, replay: Replay, committed: Mapping[str, int], writer: "_Printer | _KindFiles") -> None:
+    async def _replay(
+        self, replay: Replay, committed: Mapping[str, int], writer: "_Printer | _KindFiles", log: RunLog
+    ) -> None:
         read = await asyncio.to_thread(self._make_reader, committed)
         async for page, extraction, _ in replay.run(read, wanted=choose_pages(self._code, self._handler)):
             self._pages += 1
             if extraction.failure is not None:
                 self._failures += 1
                 if not extraction.failure.error:  # the extractor logs the others, with their traceback
-                    print_error(f"{page['url']}: {extraction.failure.reason}")
+                    failure = f"{page['url']}: {extraction.failure.reason}"
+                    print_error(failure)
+                    log.write(Message("swath.crawl", failure, None), level=logging.WARNING)
                 continue
             for item in extraction.items:
                 self._kinds[item.kind] += 1

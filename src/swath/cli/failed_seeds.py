@@ -1,11 +1,10 @@
 """FailedSeeds: name the seeds of a crawl that fail, as soon as they do."""
 
-import sys
 from collections.abc import Mapping
 from typing import Any
 
 from swath.cli.formatting import format_duration, pluralize
-from swath.cli.terminal import print_error, print_json_line
+from swath.cli.terminal import print_error, print_event
 from swath.crawl.stats import NAMED_SEEDS, SeedFailure
 
 
@@ -32,8 +31,7 @@ class FailedSeeds:
 
     def _print(self, failure: SeedFailure, *, is_first: bool) -> None:
         if self._json:
-            print_json_line({"event": "seed-failed", **failure._asdict()})
-            sys.stdout.flush()
+            print_event("seed-failed", failure._asdict())
             return
         then = ""
         if failure.next_attempt_seconds is not None:

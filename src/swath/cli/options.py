@@ -6,6 +6,7 @@ import typer
 
 from swath import UNCHANGED
 from swath.cli.parsers import parse_duration
+from swath.logs.settings import FILE_HELP, FORMAT_HELP, FORMATS, LEVEL_HELP, LEVELS
 
 StoreOption = Annotated[
     str | None,
@@ -24,6 +25,25 @@ StoreArgument = Annotated[
     typer.Argument(metavar="STORE", show_default=False, help="Frontier, like --store, which it takes precedence over"),
 ]
 JSONOption = Annotated[bool, typer.Option("--json", help="Print JSON with stable names and without colours")]
+LOG = "Log"
+LogFileOption = Annotated[
+    str | None,
+    typer.Option("--log-file", metavar="FILE", show_default=False, help=FILE_HELP, rich_help_panel=LOG),
+]
+LogLevelOption = Annotated[
+    str | None,
+    typer.Option("--log-level", metavar="|".join(LEVELS), show_default="info", help=LEVEL_HELP, rich_help_panel=LOG),
+]
+LogFormatOption = Annotated[
+    str | None,
+    typer.Option("--log-format", metavar="|".join(FORMATS), show_default="text", help=FORMAT_HELP, rich_help_panel=LOG),
+]
+ListLimitOption = Annotated[
+    int, typer.Option("--limit", "-n", min=0, metavar="N", help="Maximum number of lines; 0 for all")
+]
+OnlyLaneOption = Annotated[
+    str | None, typer.Option("--lane", metavar="NAME", show_default=False, help="Only items of this lane")
+]
 CreateOption = Annotated[bool, typer.Option("--create", help="Create the lane if it does not exist")]
 MinIntervalOption = Annotated[
     float | None,

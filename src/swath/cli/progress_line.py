@@ -7,6 +7,7 @@ from collections.abc import Callable
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
 from swath.cli.terminal import is_terminal, make_console, print_error
+from swath.logs.lines import format_time
 
 PLAIN_SECONDS = 10.0
 
@@ -38,4 +39,4 @@ class ProgressLine:
             self._live.update(self._task, description=text, completed=completed)
         elif self._clock() >= self._next_line:
             self._next_line = self._clock() + PLAIN_SECONDS
-            print_error(text)
+            print_error(f"{format_time(time.time())} {text}")

@@ -1,10 +1,12 @@
 """RepairCommand: run the handlers of failed pages again, and settle the pages (`swath extract --failed`)."""
 
 import asyncio
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
 import swath
+from swath.cli.command_log import open_command_log
 from swath.cli.exit_codes import ExitCode
 from swath.cli.extract_command import check_handler, choose_pages, load_code
 from swath.cli.item_export import export_items, prepare_item_file, read_export
@@ -13,6 +15,9 @@ from swath.crawl.handlers.select import NAME as SELECT
 from swath.crawl.repair import CrawlRepair, RepairSummary
 from swath.crawl.settings import check_item_file
 from swath.crawl.settings_file import locate_crawl, resolve_settings
+from swath.logs.entries import Finished
+from swath.logs.run_log import RunLog
+from swath.logs.settings import NO_LOG, LogSettings
 
 
 class RepairCommand:
@@ -27,7 +32,9 @@ class RepairCommand:
         select: Sequence[str],
         items: str | None,
         handler: str | None,
+        log: LogSettings = NO_LOG,
     ) -> None:
+        self._log_settings = log
         if items is not None:
             check_item_file(items)
             prepare_item_file(Path(items))
@@ -39,15 +46,24 @@ class RepairCommand:
         self._handler = handler
 
     async def run(self) -> int:
+        began = time.monotonic()
+        with open_command_log("extract --failed", self._settings, self._log_settings) as log:
+            summary = await self._repair(log)
+            counts = {"repaired": summary.repaired, "failed": summary.failed, "discovered": summary.discovered}
+            log.write(Finished("done", time.monotonic() - began, counts))
+        self._print_summary(summary)
+        return ExitCode.NEGATIVE if summary.failed else ExitCode.OK
+
+    async def _repair(self, log: RunLog) -> RepairSummary:
         settings = self._settings
-        async with swath.open(settings.store_url, create=False) as frontier:
+        async with swath.open(settings.store_url, create=False, observer=log.observer) as frontier:
+            log.worker = frontier.worker
             repair = CrawlRepair(settings, frontier, self._code)
             summary = await repair.run(choose_pages(self._code, self._handler))
             if self._file is not None:
                 committed, columns = await read_export(settings, frontier)
                 await asyncio.to_thread(export_items, [(settings.directory, committed)], self._file, columns=columns)
-        self._print_summary(summary)
-        return ExitCode.NEGATIVE if summary.failed else ExitCode.OK
+        return summary
 
     def _print_summary(self, summary: RepairSummary) -> None:
         rows = [("repaired", f"{summary.repaired:,}"), ("items", f"{summary.stats.items.total():,}")]

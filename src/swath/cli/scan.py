@@ -6,7 +6,9 @@ import typer
 
 from swath import MissingExtra
 from swath.cli.command import check_optional_store, run_command
+from swath.cli.options import LogFileOption, LogFormatOption, LogLevelOption
 from swath.cli.parsers import parse_duration
+from swath.logs.settings import LogSettings
 from swath.scan.settings import ScanSettings
 from swath.tables.canonical.relaxations import ALL, RELAXATIONS
 
@@ -135,6 +137,9 @@ def scan(
         bool, typer.Option("--json", help="Print progress and summary as JSON lines", rich_help_panel=OUTPUT)
     ] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print errors only", rich_help_panel=OUTPUT)] = False,
+    log_file: LogFileOption = None,
+    log_level: LogLevelOption = None,
+    log_format: LogFormatOption = None,
 ) -> None:
     """Check every record of a table, a tree of files or a file of records, and write what is wrong to a file.
 
@@ -150,7 +155,7 @@ def scan(
     work = _scan(
         source=source, against=against, check=check, fix=fix, key=key, columns=_split_names(columns),
         loose=_split_names(",".join(loose or ())), out=out, store=store, workers=workers, timeout=timeout, lease=lease,
-        recheck=recheck, fresh=fresh, json=json, quiet=quiet,
+        recheck=recheck, fresh=fresh, json=json, quiet=quiet, log=(log_file, log_level, log_format),
     )  # fmt: skip
     run_command(store, work)
 
@@ -159,10 +164,12 @@ def _split_names(text: str | None) -> tuple[str, ...]:
     return tuple(name.strip() for name in (text or "").split(",") if name.strip())
 
 
-async def _scan(*, store: str | None, json: bool, quiet: bool, **given: object) -> int:
+async def _scan(
+    *, store: str | None, log: tuple[str | None, str | None, str | None], json: bool, quiet: bool, **given: object
+) -> int:
     try:
         from swath.cli.scan_command import ScanCommand
     except ImportError as error:
         raise MissingExtra("swath scan needs more packages: pip install 'swath[scan]'") from error
     settings = ScanSettings(store=check_optional_store(store), **given)  # type: ignore[arg-type]
-    return await ScanCommand(settings, json=json, quiet=quiet).run()
+    return await ScanCommand(settings, log=LogSettings(*log), json=json, quiet=quiet).run()

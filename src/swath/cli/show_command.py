@@ -25,6 +25,7 @@ from swath.crawl.urls import normalise
 Part = Literal["page", "headers", "body", "raw", "json"]
 
 MAX_DECODED = 1_000_000_000  # bytes of a body
+SUGGESTED_KEYS = 3
 SNIFFED = 4_096  # bytes that decide whether a body of unknown type is text
 _TEXT_TYPES = {"application/json", "application/javascript", "application/xml", "application/x-javascript"}
 
@@ -108,6 +109,10 @@ class ShowCommand:
         lines = await self._find_lines(candidates)
         if lines:
             print_error(_describe_line(lines[-1]))
+        elif others := await asyncio.to_thread(
+            find_lines, self._directory, self._committed, candidates[0], any_method=True
+        ):
+            print_error(f"{candidates[0]} was requested with other methods only: run {_suggest_keys(others)}")
         else:
             found = await explain_in_crawl(frontier, candidates[0])
             print_error(f"the archive in {self._directory} does not have this page. {found.sentence}")
@@ -148,10 +153,12 @@ class ShowCommand:
 
 
 async def list_candidates(frontier: Frontier, text: str) -> Sequence[str]:
-    """Return the URLs that a text may stand for, the likeliest first."""
+    """Return the keys that a text may stand for, the likeliest first."""
     url = normalise.parse_seed(text)
+    if (await frontier.explain(text)).state != "unknown" and url != text:
+        return [text]  # the key of a request with another method
     if url is None:
-        raise UsageError(f"{text!r} is not a URL or host name")
+        raise UsageError(f"{text!r} is not a URL, a host name or the key of a page")
     found = [url, normalise.strip_session(url), normalise.strip_tracking(url)]
     if "://" not in text:  # the crawl may have found the host with another scheme or name only
         scheme, _, rest = url.partition("://")
@@ -174,6 +181,12 @@ def _describe_line(line: Mapping[str, Any]) -> str:
         return f"{url} could not be fetched at {when}: there was no response"
     why = "it has noarchive, or the crawl had --no-warc"
     return f"{url} was fetched at {when} (status {line['status']}), but not archived: {why}"
+
+
+def _suggest_keys(lines: Sequence[Mapping[str, Any]]) -> str:
+    keys = list(dict.fromkeys(line["key"] for line in lines))
+    more = f", or one of {len(keys) - SUGGESTED_KEYS:,} more keys" if len(keys) > SUGGESTED_KEYS else ""
+    return " or ".join(f"`swath show {shlex.quote(key)}`" for key in keys[:SUGGESTED_KEYS]) + more
 
 
 async def _list_rows(captures: Sequence[IndexEntry]) -> AsyncIterator[Sequence[str]]:

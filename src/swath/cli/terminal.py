@@ -6,6 +6,7 @@ what people copy: a box or a table is drawn only if it holds every value in one 
 
 import logging
 import sys
+import time
 import traceback
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -21,6 +22,7 @@ from rich.table import Table
 from rich.text import Text
 
 from swath.cli.formatting import dump_json, escape
+from swath.logs.lines import format_time
 
 TABLE_ROWS = 1_000  # rows that are laid out together; further rows start another table
 MIN_PROSE_WIDTH = 24  # columns of a terminal; a narrower last column would make a table hard to read
@@ -60,6 +62,11 @@ def print_line(text: str, *, stderr: bool = False, keep: str = "\n") -> None:
     print(escape(text, keep=keep), file=sys.stderr if stderr else sys.stdout, flush=True)
 
 
+def print_progress(text: str) -> None:
+    """Print a progress line to standard output, with the time."""
+    print_line(f"{format_time(time.time())} {text}")
+
+
 def print_question(text: str) -> None:
     """Print a question to standard error, with the cursor behind it."""
     print(f"{escape(text)} [y/N] ", end="", file=sys.stderr, flush=True)
@@ -80,10 +87,12 @@ def print_note(message: str, *, always: bool = False) -> None:
 
 
 class EscapingFormatter(logging.Formatter):
-    """Formats log records without characters that do not print: their messages quote URLs and errors of servers."""
+    """Formats log records without characters that do not print: their messages quote URLs and errors of servers. If
+    standard error is not a terminal, they have a time."""
 
     def format(self, record: logging.LogRecord) -> str:
-        return escape(super().format(record), keep="\n")
+        text = escape(super().format(record), keep="\n")
+        return text if is_terminal(sys.stderr) else f"{format_time(record.created)} {text}"
 
 
 def print_traceback(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
@@ -125,6 +134,11 @@ def print_json(data: Mapping[str, Any]) -> None:
 def print_json_line(data: Mapping[str, Any], *, flush: bool = False) -> None:
     """Print one line of JSON Lines."""
     print(dump_json(data, ensure_ascii=_needs_ascii()), flush=flush or is_terminal())
+
+
+def print_event(event: str, data: Mapping[str, Any]) -> None:
+    """Print a line of --json about something that happened now."""
+    print_json_line({"event": event, "time": format_time(time.time()), **data}, flush=True)
 
 
 async def print_json_lines(documents: AsyncIterator[Mapping[str, Any]]) -> int:

@@ -75,5 +75,8 @@ class Claimer:
         self._skips = {partition: self._skips.get(partition, 0) + 1 for partition in reply.skipped}
         self._session.watch_clock(reply.now, seconds)
         if reply.recovered:
-            log.warning("took back %d items of claims whose lease had ended; %d are dead", reply.recovered, reply.died)
+            log.warning(
+                "took back %d items of claims whose lease had ended; %d are dead",
+                reply.recovered, reply.died, extra=events.AS_EVENT,
+            )  # fmt: skip
             self._session.emit(events.Recovered(reply.recovered, reply.died))

@@ -1,7 +1,11 @@
 """Events that swath passes to an observer. docs/reference/events.md is generated from the docstrings here."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Final, Protocol
+
+# `extra=` of a log record that says the same as an event, so that a log of both has it once.
+AS_EVENT: Final[Mapping[str, Any]] = {"swath_event": True}
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +65,18 @@ class Settled(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class Died(Event):
+    """A settlement made an item dead: its handler gave it up, or it has no attempts left. `attempt` is the number of
+    the last one."""
+
+    fence: int
+    key: str
+    lane: str
+    attempt: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class Repaired(Event):
     """Dead items were settled without a claim: they are done, or dead with another reason. `discovered` counts the
     discovered items that were sent to the store."""
@@ -89,6 +105,8 @@ class HandlerFailed(Event):
     key: str
     reason: str
     error: str | None
+    lane: str
+    fence: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +158,23 @@ class Waiting(Event):
 class Reached(Event):
     """The store is available again, or the output has room. The outage lasted `seconds`."""
 
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class StateBegan(Event):
+    """A state of the run began, such as `paused` or `pacing`. Outages of the store and the stop of the run have events
+    of their own."""
+
+    state: str
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class StateEnded(Event):
+    """A state of the run ended after `seconds`."""
+
+    state: str
     seconds: float
 
 

@@ -210,7 +210,7 @@ class LeasedItems:
 
         def mark_committed() -> None:
             self._forget(settlement)
-            self._count(settlement, seconds)
+            self._count(settlement, outcomes, seconds)
 
         return mark_committed
 
@@ -227,7 +227,7 @@ class LeasedItems:
         The claim keeps the items, because it does not see the commit. The store refuses to settle an item twice.
         """
         settlement = self._build_settlement(partition, 0, outcomes, outputs)
-        self._count(settlement, await self._send(settlement, connection))
+        self._count(settlement, outcomes, await self._send(settlement, connection))
 
     def _build_settlement(
         self, partition: int, number: int, outcomes: Sequence[EncodedOutcome], outputs: Sequence[OutputMove]
@@ -259,7 +259,7 @@ class LeasedItems:
             await self._session.add(chain.from_iterable([outcome.discovered for outcome in attempt.outcomes]))
         self._unresolved = None
         self._forget(attempt.settlement)
-        self._count(attempt.settlement, seconds)
+        self._count(attempt.settlement, attempt.outcomes, seconds)
 
     async def _send(self, settlement: Settlement, connection: Any) -> float:
         """Settle, and return the seconds that it took."""
@@ -279,11 +279,17 @@ class LeasedItems:
             unsettled.pop(move.position, None)
         self._session.remember(settlement.discovered)
 
-    def _count(self, settlement: Settlement, seconds: float) -> None:
+    def _count(self, settlement: Settlement, outcomes: Sequence[EncodedOutcome], seconds: float) -> None:
         event = _build_settled_event(self.fence, settlement, seconds)
         for name in self.counts:
             self.counts[name] += getattr(event, name)
         self._session.emit(event)
+        if event.died and self._session.is_observed:
+            for item, move, *_ in outcomes:
+                if move.kind is MoveKind.DEAD:
+                    self._session.emit(
+                        events.Died(self.fence, item.key, item.lane, item.attempts + 1, move.reason or "")
+                    )
 
 
 def build_settlement(

@@ -4,6 +4,7 @@
 observer, the keys that the store is known to hold, and a watch on the store's clock.
 """
 
+import getpass
 import logging
 import os
 import secrets
@@ -28,11 +29,17 @@ class Session:
     def __init__(self, store: Store, *, observer: events.Observer | None = None, worker: str | None = None) -> None:
         self.store = store
         self.worker = worker or f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(3)}"
+        self.actor = f"{_read_user()}@{socket.gethostname()}"
         self.known_keys = KnownKeys()
         self._generation = store.generation
         self._observer = observer
         self._clocks: tuple[float, float] | None = None  # this machine's clock and the store's at the last reply
         self._latest_store_time = 0.0
+
+    @property
+    def is_observed(self) -> bool:
+        """Return whether there is an observer. Without one, events of single items are not built."""
+        return self._observer is not None
 
     def emit(self, event: events.Event) -> None:
         """Pass an event to the observer. An observer must not change what happens, so its exceptions are logged."""
@@ -97,8 +104,20 @@ class Session:
             step = (theirs - self._clocks[1]) - (ours - self._clocks[0])
             # After a step back, a partition's own time continues from before: some replies carry that later time.
             if step > CLOCK_TOLERANCE and theirs > self._latest_store_time + CLOCK_TOLERANCE:
-                log.warning("the store's clock stepped forward by %.1f s: leases may have ended early", step)
+                log.warning(
+                    "the store's clock stepped forward by %.1f s: leases may have ended early",
+                    step,
+                    extra=events.AS_EVENT,
+                )
                 self.emit(events.ClockStepped(step))
         # The store read its clock after the request was sent, but a blocked event loop may have delayed the reply.
         self._clocks = ours - seconds, theirs
         self._latest_store_time = max(self._latest_store_time, theirs)
+
+
+def _read_user() -> str:
+    """Return the name of the user that runs this process, or the number of one without a name."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return str(os.getuid())

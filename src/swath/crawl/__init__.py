@@ -21,11 +21,13 @@ if TYPE_CHECKING:
         PageTooComplex,
         SinkFailed,
     )
+    from swath.crawl.handlers.hooks import Link
     from swath.crawl.handlers.items import ItemRecord
     from swath.crawl.handlers.page import Page
     from swath.crawl.handlers.requests import Follow, Request
     from swath.crawl.handlers.selection import Selection
     from swath.crawl.handlers.xpath import XPathSelection
+    from swath.crawl.http.outgoing import OutgoingRequest
 
 __all__ = [
     "CheckResult",
@@ -35,7 +37,9 @@ __all__ = [
     "InvalidYield",
     "ItemRecord",
     "LifespanFailed",
+    "Link",
     "NoMatch",
+    "OutgoingRequest",
     "Page",
     "PageRetry",
     "PageTooComplex",
@@ -52,6 +56,7 @@ _MODULES = {
         "errors",
     ),
     "ItemRecord": "items",
+    **dict.fromkeys(("Link", "OutgoingRequest"), "hooks"),
     "Page": "page",
     **dict.fromkeys(("Follow", "Request"), "requests"),
     "Selection": "selection",

@@ -14,6 +14,7 @@ from swath.crawl.fact_batcher import FactBatcher
 from swath.crawl.failed_pages import RETRY_FACT
 from swath.crawl.http.response import Response
 from swath.crawl.links import LaneNamer
+from swath.crawl.page_request import get_url
 from swath.crawl.refusal import build_line
 from swath.crawl.urls.normalise import host, list_later_forms
 
@@ -69,7 +70,9 @@ class Fallback:
         found = {FALLBACK: form, "error": reason}
         retry = await self._facts.get(RETRY_FACT)
         # An earlier round may have settled the form with FALLBACK, or be about to, in `restart`.
-        reopened = await retry_while_unavailable(lambda: self._frontier.reopen_done(form, result_key=FALLBACK))
+        reopened = await retry_while_unavailable(
+            lambda: self._frontier.reopen_done(form, result_key=FALLBACK, audit=False)
+        )
         if not reopened and retry is not None and await self._is_claimed(form):
             return item.release(started=started, after=RECHECK_SECONDS)
         return item.done(
@@ -95,7 +98,7 @@ class Fallback:
         retry = await self._facts.get(RETRY_FACT)
         if retry == await self._facts.get(ROUND_PREFIX + first):
             return None
-        await retry_while_unavailable(lambda: self._frontier.reopen_done(first, result_key=FALLBACK))
+        await retry_while_unavailable(lambda: self._frontier.reopen_done(first, result_key=FALLBACK, audit=False))
         found = {FALLBACK: first, "error": "all forms failed before"}
         output = [Capture(build_line(item, found), None)]
         return item.done(result=found, facts={ROUND_PREFIX + first: retry}, output=output, started=False)
@@ -107,7 +110,7 @@ class Fallback:
         """
         if any(url == target for url, _ in payload.get(TRIED, ())):
             await self._facts.learn({FACT_PREFIX + target: True})
-            await retry_while_unavailable(lambda: self._frontier.reopen_done(target, result_key=FALLBACK))
+            await retry_while_unavailable(lambda: self._frontier.reopen_done(target, result_key=FALLBACK, audit=False))
 
 
 def is_unreachable_form(item: Item, response: Response) -> bool:
@@ -122,7 +125,7 @@ def _is_bare(item: Item) -> bool:
 def get_first_form(item: Item) -> str:
     """Return the URL of a seed: for a later form of a bare host name, that of the first one."""
     tried = (item.payload or {}).get(TRIED)
-    return tried[0][0] if tried else item.key
+    return tried[0][0] if tried else get_url(item)
 
 
 def describe_forms(item: Item, reason: str) -> str:

@@ -24,6 +24,7 @@ from swath import (
     STOP_SECONDS,
     Frontier,
     HandlerError,
+    Observer,
     OutputFull,
     RunState,
     SchemaError,
@@ -40,6 +41,9 @@ from swath.crawl.handlers.lifespan import leave_process
 from swath.crawl.job import GRACE_SECONDS, CrawlJob, count_pages
 from swath.crawl.settings import CrawlSettings
 from swath.crawl.stats import sum_stats
+from swath.logs.entries import ProcessFailed
+from swath.logs.run_log import FORWARDED, open_run_log
+from swath.logs.settings import find_secrets
 
 REPORT_SECONDS = 0.5
 ERROR_FAMILIES: Final = (
@@ -64,8 +68,16 @@ class Fleet:
     """Runs a crawl with the configured number of processes and adds up their statistics."""
 
     def __init__(
-        self, settings: CrawlSettings, frontier: Frontier, stop: Stop, *, code: CrawlCode | None = None
+        self,
+        settings: CrawlSettings,
+        frontier: Frontier,
+        stop: Stop,
+        *,
+        code: CrawlCode | None = None,
+        observer: Observer | None = None,
     ) -> None:
+        """`observer` gets the events of the crawl in this process. Child processes write to the log themselves."""
+        self._observer = observer
         self._code = code
         self._settings = settings
         self._frontier = frontier
@@ -127,7 +139,14 @@ class Fleet:
 
     async def run(self) -> Summary:
         if self._settings.processes == 1:
-            self._job = CrawlJob(self._settings, self._frontier, stop=self._stop, code=self._code, owns_process=True)
+            self._job = CrawlJob(
+                self._settings,
+                self._frontier,
+                stop=self._stop,
+                code=self._code,
+                observer=self._observer,
+                owns_process=True,
+            )
             return await self._job.run()
         return await self._run_children()
 
@@ -138,7 +157,7 @@ class Fleet:
         self._forward_stop()
         refreshing = asyncio.create_task(self._refresh_status())
         try:
-            await asyncio.gather(*(child.wait() for child in self._children))
+            await asyncio.gather(*(self._wait(child) for child in self._children))
         finally:
             refreshing.cancel()
             for child in self._children:
@@ -146,11 +165,16 @@ class Fleet:
             await asyncio.gather(refreshing, return_exceptions=True)
         if self._stop.abort_error is not None:
             raise self._stop.abort_error
-        self.failures = [f"process {child.number}: {child.failure}" for child in self._children if child.failure]
+        self.failures = [child.describe_failure() for child in self._children if child.failure]
         summaries = [child.summary for child in self._children if child.summary is not None]
         if not summaries:
             raise _find_common_error_type(child.error_type for child in self._children)("; ".join(self.failures))
         return _sum_summaries(summaries)
+
+    async def _wait(self, child: "_Child") -> None:
+        await child.wait()
+        if child.failure and self._observer is not None:
+            self._observer(ProcessFailed(child.describe_failure()))
 
     async def _refresh_status(self) -> None:
         while True:
@@ -207,7 +231,7 @@ class _Child:
                     self.stats, self.states, self.errors = value
                 elif kind == "log":
                     name, level, message = value
-                    logging.getLogger(name).log(level, "%s", message)
+                    logging.getLogger(name).log(level, "%s", message, extra={FORWARDED: True})
                 elif kind == "summary":
                     self.summary = value
                 else:
@@ -227,6 +251,9 @@ class _Child:
         await asyncio.to_thread(self._process.join)
         if self.summary is None and self.failure is None:
             self.failure = f"exited with code {self._process.exitcode}"
+
+    def describe_failure(self) -> str:
+        return f"process {self.number}: {self.failure}"
 
     def request_stop(self, reason: str) -> None:
         try:
@@ -280,9 +307,12 @@ async def _crawl(settings: CrawlSettings, number: int, pipe: Connection) -> Summ
     logger = logging.getLogger("swath")
     logger.addHandler(LogForwarder(pipe, asyncio.get_running_loop()))
     logger.propagate = False
-    async with swath.open(settings.store_url, create=False) as frontier:
-        job = CrawlJob(settings, frontier, number=number, owns_process=True)
-        summary = await _crawl_and_report(job, pipe)
+    with open_run_log(settings.log, secrets=find_secrets(settings), warn=False) as run_log:
+        observer = run_log.observer
+        async with swath.open(settings.store_url, create=False, observer=observer) as frontier:
+            run_log.worker = frontier.worker
+            job = CrawlJob(settings, frontier, number=number, observer=observer, owns_process=True)
+            summary = await _crawl_and_report(job, pipe)
     if job.lifespan_hangs:
         _send(pipe, "summary", summary)
         leave_process(0)

@@ -12,6 +12,7 @@ from swath.crawl.fact_batcher import FactBatcher
 from swath.crawl.http.response import Response
 from swath.crawl.lanes import choose_ip_lane, is_ip_lane
 from swath.crawl.page_fetcher import PageFetcher
+from swath.crawl.page_request import get_url
 from swath.crawl.urls import normalise
 
 FACT_PREFIX = "address "  # key of the fact with the name of a host's lane: this prefix and the host
@@ -56,7 +57,7 @@ class IpLanes:
         elif item.lane_in_flight:
             return item.release(started=False, after=RECHECK_SECONDS)
         else:
-            addresses = await self._fetcher.resolve(item.key)
+            addresses = await self._fetcher.resolve(get_url(item))
             if isinstance(addresses, Response):
                 return addresses
             lane = choose_ip_lane(addresses)
@@ -66,7 +67,7 @@ class IpLanes:
 
     def remember(self, item: Item) -> None:
         """Remember the lane of a page that is in the lane of its address."""
-        self._hosts.remember(normalise.host(item.key), item.lane)
+        self._hosts.remember(normalise.host(get_url(item)), item.lane)
 
     async def find_lane_of_request(self, url: str) -> str | Response:
         """Return the lane whose pace a request for this URL must follow, or the failure to resolve its host."""

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 import swath
-from swath import Frontier, RunMonitor, Status, Stop, Summary, lease_clock
+from swath import Frontier, Observer, RunMonitor, Status, Stop, Summary, lease_clock
 from swath.crawl import fd_limit, seeds, workspace
 from swath.crawl.archive.output import CrawlOutput
 from swath.crawl.handlers.code import CrawlCode, load_settings_code
@@ -51,9 +51,11 @@ class CrawlJob:
         stop: Stop | None = None,
         code: CrawlCode | None = None,
         backlog: "Backlog | None" = None,
+        observer: Observer | None = None,
         owns_process: bool = False,
     ) -> None:
-        """Pass `code` for a crawl with handlers, or it is imported. `backlog` gets items after their commit.
+        """Pass `code` for a crawl with handlers, or it is imported. `backlog` gets items after their commit. `observer`
+        gets the events of the crawl; those of the frontier go to the frontier's own.
 
         With `owns_process`, the process exits if the lifespan of the crawler blocks it at the end.
         """
@@ -69,6 +71,7 @@ class CrawlJob:
         self.status: Status | None = None  # of the whole frontier, as of the last check
         self.total_pages = 0  # of the whole crawl, as of the last check
         self._frontier = frontier
+        self._observer = observer
         self._code = load_settings_code(settings) if code is None else code
 
     async def run(self) -> Summary:
@@ -176,6 +179,7 @@ class CrawlJob:
             year=datetime.now(UTC).year,
             refused=self.stats.refused,
             priority_by=settings.priority_by,
+            hook=None if self._code is None else self._code.crawler.on_link,
         )
         extractor = None
         if self._code is not None:
@@ -191,6 +195,7 @@ class CrawlJob:
             extractor=extractor,
             backlog=self._backlog,
             has_sink=self._code is not None and self._code.crawler.sink is not None,
+            observer=self._observer,
         )
 
     async def _check_limits(self, handler: PageHandler) -> None:

@@ -5,14 +5,17 @@ hash of its item. It drops a known item only after the frontier has confirmed th
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from copy import copy
 from dataclasses import replace
+from functools import partial
 from itertools import groupby
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from swath import EncodedItem, Frontier, Item
+from swath.crawl.handlers.hooks import LINK_HOOK, Link, LinkHook
 from swath.crawl.handlers.requests import Request
+from swath.crawl.page_request import get_url, store_request
 from swath.crawl.parse.page import ParsedPage
 from swath.crawl.priority import choose_priority
 from swath.crawl.urls import normalise
@@ -43,6 +46,7 @@ class LinkFilter:
         year: int,
         refused: Counter[str],
         priority_by: str = "none",
+        hook: LinkHook | None = None,
     ) -> None:
         self._frontier = frontier
         self._scope = scope
@@ -52,6 +56,7 @@ class LinkFilter:
         self._year = year
         self._refused = refused
         self._priority_by = priority_by
+        self._hook = hook
         self._decisions: dict[str, bytes | None] = {}  # None: refused
 
     def get_scope_name(self, url: str) -> str:
@@ -68,6 +73,7 @@ class LinkFilter:
         filter = copy(self)
         filter._decisions = {}
         filter._takes_seeds = True
+        filter._hook = None
         return filter
 
     def find_refusal(self, url: str, depth: int, *, any_host: bool = False) -> str | None:
@@ -88,7 +94,7 @@ class LinkFilter:
         payload = item.payload or {}
         depth = payload.get("depth", 0)
         is_seed = depth == 0 and "from" not in payload
-        url = item.key
+        url = get_url(item)
         if is_seed:
             reason = self._scope.find_seed_refusal(url)
         else:
@@ -108,13 +114,57 @@ class LinkFilter:
     def select_requested(self, requests: Iterable[Request], *, depth: int, referrer: str | None) -> list[EncodedItem]:
         """Return items for the requests of a handler that belong to the crawl, without those known to be queued."""
         items: list[EncodedItem] = []
-        for (to, priority, any_host, _), group in groupby(requests, key=_get_options):
+        for (is_plain, to, priority, any_host, _), group in groupby(requests, key=_get_options):
             same = list(group)
             payload = {TO: to, DATA: same[0].payload, ANY_HOST: any_host or None}
             given = {name: value for name, value in payload.items() if value is not None}
-            urls = [request.url for request in same]
-            items += self.select_new_items(urls, depth=depth, referrer=referrer, priority=priority, **given)
+            if is_plain:
+                urls = [request.url for request in same]
+                items += self.select_new_items(urls, depth=depth, referrer=referrer, priority=priority, **given)
+                continue
+            for request in same:
+                make_request = partial(
+                    store_request,
+                    method=request.method,
+                    headers=request.headers,
+                    body=cast("bytes | None", request.body),
+                    key=request.key,
+                )
+                items += self.select_new_page(
+                    request.url, make_request, depth=depth, referrer=referrer, priority=priority, **given
+                )
         return items
+
+    def select_new_page(
+        self,
+        link: str,
+        make_request: Callable[[str], tuple[str, dict[str, Any]]],
+        *,
+        depth: int,
+        referrer: str | None,
+        priority: int | None = None,
+        **payload: object,
+    ) -> list[EncodedItem]:
+        """Return the item of a page that is not fetched by a plain GET, or an empty list, as `select_new_items` does.
+
+        `make_request` returns the key of the page, and what its payload says about its request.
+        """
+        url = self._strip(link)
+        reason = self.find_refusal(url, depth, any_host=ANY_HOST in payload)
+        if reason is not None:
+            self._refused[reason] += 1
+            return []
+        if priority is None:
+            priority = choose_priority(self._priority_by, depth)
+        if self._hook is not None and not _is_followed_anyway(payload):
+            level = self._call_hook(url, referrer, depth, priority)
+            if level is None:
+                return []
+            priority = level
+        key, stored = make_request(url)
+        found = _describe_origin(depth, referrer)
+        page = Item(key, self.lane_of(url), priority, {**found, **payload, **stored})
+        return self._frontier.encode(page)
 
     def select_new_items(
         self,
@@ -136,7 +186,8 @@ class LinkFilter:
             return []
         if priority is None:
             priority = choose_priority(self._priority_by, depth)
-        found: dict[str, object] = {"depth": depth} if referrer is None else {"depth": depth, "from": referrer}
+        found = _describe_origin(depth, referrer)
+        asks_hook = self._hook is not None and not _is_followed_anyway(payload)
         kept: list[str] = []
         items: list[Item] = []
         for link in links:
@@ -149,12 +200,27 @@ class LinkFilter:
                 self._refused[reason] += 1
                 self._remember(link, None)
                 continue
+            level = priority
+            if asks_hook:
+                chosen = self._call_hook(url, referrer, depth, priority)
+                if chosen is None:
+                    continue
+                level = chosen
             kept.append(link)
-            items.append(Item(url, self.lane_of(url), priority, {**found, **payload}))
+            items.append(Item(url, self.lane_of(url), level, {**found, **payload}))
         encoded = self._frontier.encode(items, drop_known=False)
         for link, item in zip(kept, encoded, strict=True):
             self._remember(link, item.hash)
         return encoded
+
+    def _call_hook(self, url: str, referrer: str | None, depth: int, priority: int) -> int | None:
+        """Return the priority that the link hook gives to a link; None if it drops it."""
+        assert self._hook is not None
+        assert referrer is not None  # only seeds have none
+        level = self._hook(Link(url, referrer, depth, priority))
+        if level is None:
+            self._refused[LINK_HOOK] += 1
+        return level
 
     def _strip(self, url: str) -> str:
         """Remove session ids, and tracking parameters if the settings say so. Seeds stay as they are."""
@@ -169,6 +235,17 @@ class LinkFilter:
         self._decisions[link] = decision
 
 
+def _is_followed_anyway(payload: Mapping[str, object]) -> bool:
+    """Return whether an item is the target of a redirect, or a sitemap: then it is not a link of a page."""
+    return "redirects" in payload or "kind" in payload
+
+
+def _describe_origin(depth: int, referrer: str | None) -> dict[str, object]:
+    """Return what the payload of an item says about where it was found."""
+    return {"depth": depth} if referrer is None else {"depth": depth, "from": referrer}
+
+
 def _get_options(request: Request) -> tuple[Any, ...]:
-    """Return what the requests that one `Follow` stands for have in common."""
-    return request.to, request.priority, request.any_host, id(request.payload)
+    """Return whether a request is a plain GET, and what the requests that one `Follow` stands for have in common."""
+    is_plain = request.method == "GET" and not request.headers and request.key is None
+    return is_plain, request.to, request.priority, request.any_host, id(request.payload)

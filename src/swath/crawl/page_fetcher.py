@@ -1,11 +1,15 @@
 """PageFetcher: send a request on behalf of an item, and settle the item if the request fails."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final, Protocol
 
-from swath import Item, Outcome
+from swath import Item, Observer, Outcome, get_fence
+from swath.crawl.events import Fetched
 from swath.crawl.fallback import FORM_REPEATS, Fallback, describe_forms
+from swath.crawl.handlers.hooks import InvalidHookResult, RequestHook
 from swath.crawl.http.address import parse_ip_literal
+from swath.crawl.http.outgoing import OutgoingRequest
 from swath.crawl.http.response import FailureKind, Response
 from swath.crawl.pacing import LanePacing, compute_page_retry_pause
 from swath.crawl.page_processor import PAGES
@@ -25,7 +29,15 @@ UNREACHABLE: Final = frozenset[FailureKind](  # failures that any page of the ho
 class PageSource(Protocol):
     """Fetches URLs: a `Fetcher`, or what takes its place in tests."""
 
-    async def fetch(self, url: str, *, fresh: bool = False, address: str | None = None, size: int = 0) -> Response: ...
+    async def fetch(
+        self,
+        url: str,
+        *,
+        fresh: bool = False,
+        address: str | None = None,
+        size: int = 0,
+        outgoing: OutgoingRequest | None = None,
+    ) -> Response: ...
 
     async def resolve(self, url: str) -> Response | Sequence[str]: ...
 
@@ -41,19 +53,42 @@ class PageFetcher:
         pacing: LanePacing,
         fallback: Fallback,
         stats: CrawlStats,
+        hook: RequestHook | None = None,
+        observer: Observer | None = None,
     ) -> None:
         self._fetcher = fetcher
         self._settings = settings
         self._pacing = pacing
         self._fallback = fallback
         self._stats = stats
+        self._hook = hook
+        self._observer = observer
 
-    async def fetch(self, url: str, lane: str, *, fresh: bool, size: int = 0) -> Response:
-        """Fetch a URL. With `--lane ip`, connect only to the address that the lane is named after."""
+    async def fetch(
+        self, url: str, lane: str, *, fresh: bool, size: int = 0, outgoing: OutgoingRequest | None = None
+    ) -> Response:
+        """Fetch a URL. With `--lane ip`, connect only to the address that the lane is named after.
+
+        Pass `outgoing` if the request is not a plain GET. Raise HookFailed, without a request, if the hook fails.
+        """
+        if self._hook is not None:
+            outgoing = self._call_hook(self._hook, url, outgoing)
+        elif outgoing is not None:
+            outgoing = replace(outgoing, proxy=self._settings.proxy)
         address = parse_ip_literal(lane) if self._settings.lane == "ip" else None
-        response = await self._fetcher.fetch(url, fresh=fresh, address=address, size=size)
+        response = await self._fetcher.fetch(url, fresh=fresh, address=address, size=size, outgoing=outgoing)
         self._stats.record_response_time(normalise.host(url), response.ended - response.started)
+        if self._observer is not None:
+            self._observer(_build_event(url, lane, response))
         return response
+
+    def _call_hook(self, hook: RequestHook, url: str, outgoing: OutgoingRequest | None) -> OutgoingRequest | None:
+        proxy = self._settings.proxy
+        before = OutgoingRequest(url, proxy=proxy) if outgoing is None else replace(outgoing, proxy=proxy)
+        after = hook(before)
+        if after.proxy is not None and self._settings.lane == "ip":
+            raise hook.fail(InvalidHookResult("it set a proxy, which hides the addresses that --lane ip needs"))
+        return None if outgoing is None and after is before else after
 
     async def resolve(self, url: str) -> Sequence[str] | Response:
         """Return the addresses of a URL's host, or the failure to resolve it."""
@@ -92,6 +127,18 @@ class PageFetcher:
         if form is not None:
             return await self._fallback.fall_back(item, form, reason, started=started)
         return give_up_page(item, describe_forms(item, reason), attempts=attempts, started=started)
+
+
+def _build_event(url: str, lane: str, response: Response) -> Fetched:
+    return Fetched(
+        key=url,
+        lane=lane,
+        fence=get_fence(),
+        status=response.status if response.error is None else None,
+        bytes=len(response.body),
+        seconds=response.ended - response.started,
+        error=None if response.error is None else response.reason,
+    )
 
 
 def _is_permanent(item: Item, response: Response) -> bool:

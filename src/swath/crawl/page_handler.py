@@ -8,13 +8,14 @@ parses it and calls the user's handler for it.
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from swath import Dead, Done, Frontier, Item, Outcome, Retry
+from swath import Dead, Done, Frontier, Item, Observer, Outcome, Retry
 from swath.crawl.archive.capture import CaptureBuilder
 from swath.crawl.archive.record import Capture
 from swath.crawl.fact_batcher import FactBatcher
 from swath.crawl.fallback import Fallback, get_first_form
 from swath.crawl.frontier_clock import FrontierClock
 from swath.crawl.handlers.extractor import PageExtractor
+from swath.crawl.handlers.hooks import HookFailed
 from swath.crawl.http.response import Response
 from swath.crawl.http.status import is_busy, is_retryable
 from swath.crawl.ip_lanes import HostLanes, IpLanes
@@ -23,7 +24,8 @@ from swath.crawl.links import LinkFilter
 from swath.crawl.pacing import LanePacing, compute_page_retry_pause
 from swath.crawl.page_fetcher import PageFetcher, PageSource, count_failures
 from swath.crawl.page_processor import PAGES, PageProcessor
-from swath.crawl.refusal import refuse_page
+from swath.crawl.page_request import get_url, read_request
+from swath.crawl.refusal import give_up_page, refuse_page
 from swath.crawl.robots.cache import RobotsCache
 from swath.crawl.robots.gate import RobotsGate
 from swath.crawl.seeds import is_seed
@@ -52,6 +54,7 @@ class PageHandler:
         extractor: PageExtractor | None = None,
         has_sink: bool = False,
         backlog: "Backlog | None" = None,
+        observer: Observer | None = None,
     ) -> None:
         """Pass `host_lanes` with `--lane ip` only, and `extractor` for a crawl with handlers.
 
@@ -65,7 +68,15 @@ class PageHandler:
         self._links = links
         self._pacing = LanePacing(frontier, facts, delay=settings.min_interval)
         fallback = Fallback(frontier, facts, lane_of=links.lane_of)
-        self._fetcher = PageFetcher(fetcher, settings, pacing=self._pacing, fallback=fallback, stats=stats)
+        self._fetcher = PageFetcher(
+            fetcher,
+            settings,
+            pacing=self._pacing,
+            fallback=fallback,
+            stats=stats,
+            hook=None if extractor is None else extractor.crawler.on_request,
+            observer=observer,
+        )
         self._ip_lanes = None if host_lanes is None else IpLanes(host_lanes, facts, self._fetcher)
         captures = CaptureBuilder(facts, archiving=settings.warc)
         self._robots = RobotsGate(
@@ -101,6 +112,15 @@ class PageHandler:
             return await self.start.run(item)
         if not self.start.is_open:
             await self.start.load()
+        try:
+            return await self._call(item)
+        except HookFailed as failed:
+            self._stats.errors[failed.kind] += 1
+            if self._robots.is_hop(item):
+                return item.dead(reason=f"{failed}", error=failed.trace, started=False)
+            return give_up_page(item, f"{failed}", attempts=count_failures(item), started=False, error=failed.trace)
+
+    async def _call(self, item: Item) -> Outcome:
         if self._robots.is_hop(item):
             return await self._robots.follow(item)
         if (excluded := self._links.find_exclusion(item)) is not None:
@@ -155,7 +175,8 @@ class PageHandler:
         if (refused := await check(item)) is not None:
             return refused
         fresh = item.attempts > 0 or self._pacing.get(item.lane).closes_connections
-        return await self._settle(item, await self._fetcher.fetch(item.key, item.lane, fresh=fresh))
+        response = await self._fetcher.fetch(get_url(item), item.lane, fresh=fresh, outgoing=read_request(item))
+        return await self._settle(item, response)
 
     def _check_host_budget(self, item: Item) -> Outcome | None:
         """Return the outcome of a page that --max-pages-per-host does not admit; None if it does."""

@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from swath import Dead, Done, Item
 from swath.crawl.archive.record import Capture
+from swath.crawl.page_request import describe_identity, get_url
 from swath.crawl.stats import CrawlStats
 
 PRIVATE = "private"
@@ -33,10 +34,10 @@ def refuse_private_page(item: Item, detail: str, *, stats: CrawlStats) -> Done:
     return refuse_page(item, PRIVATE, rule, stats=stats, counters={REFUSED_PRIVATE: 1})
 
 
-def give_up_page(item: Item, reason: str, *, attempts: int, started: bool = True) -> Dead:
+def give_up_page(item: Item, reason: str, *, attempts: int, started: bool = True, error: str | None = None) -> Dead:
     """Return the outcome of a page that could not be fetched. Pass `started=False` if no request was sent this time."""
     line = _build_capture(item, {FAILED: reason, "attempts": attempts})
-    return item.dead(reason=reason, output=[line], started=started)
+    return item.dead(reason=reason, error=error, output=[line], started=started)
 
 
 def _build_capture(item: Item, fields: Mapping[str, Any]) -> Capture:
@@ -48,4 +49,4 @@ def build_line(item: Item, fields: Mapping[str, Any]) -> dict[str, Any]:
     payload = item.payload or {}
     about = {"kind": payload.get("kind", "page"), "depth": payload.get("depth", 0), "referrer": payload.get("from")}
     known = {name: value for name, value in about.items() if value is not None}
-    return {"url": item.key, "time": time.time(), **known, **fields}
+    return {"url": get_url(item), "time": time.time(), **describe_identity(item), **known, **fields}

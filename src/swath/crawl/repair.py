@@ -21,6 +21,7 @@ from swath.crawl.archive.record import Capture
 from swath.crawl.handlers.code import CODE_FACT, CrawlCode, check_code, merge_code
 from swath.crawl.handlers.columns import build_column_facts
 from swath.crawl.handlers.extractor import Extraction, PageExtractor
+from swath.crawl.handlers.hooks import LINK_HOOK, HookFailed
 from swath.crawl.handlers.lifespan import open_lifespan
 from swath.crawl.handlers.replay import Replay, ReplayedPage, WantsPage
 from swath.crawl.ip_lanes import HostLanes
@@ -105,7 +106,7 @@ class CrawlRepair:
                 wanted=lambda page: "handler_error" in page and wanted(page),
             )
             async for page in pages:
-                dead = await self._find_dead(page.line["url"], began)
+                dead = await self._find_dead(page.line.get("key", page.line["url"]), began)
                 if dead is None:
                     self.summary.not_dead += 1
                 else:
@@ -151,12 +152,13 @@ class CrawlRepair:
             year=datetime.now(UTC).year,
             refused=self.summary.stats.refused,
             priority_by=settings.priority_by,
+            hook=self._code.crawler.on_link,
         )
 
-    async def _find_dead(self, url: str, began: datetime) -> DeadItem | None:
+    async def _find_dead(self, key: str, began: datetime) -> DeadItem | None:
         """Return the dead item of a page whose handler failed before the repair."""
-        async for dead in self._frontier.dead(url):
-            if dead.reason.startswith(FAILED) and dead.settled_at <= began:
+        async for dead in self._frontier.dead(key):
+            if dead.reason.startswith((FAILED, f"{LINK_HOOK}: ")) and dead.settled_at <= began:
                 return dead
         return None
 
@@ -170,8 +172,14 @@ class CrawlRepair:
             line["handler_error"] = failure.reason
             outcome = dead.item.dead(reason=f"{FAILED}{failure.reason}", error=failure.error or None)
         else:
-            discovered = self._select_links(page, extraction, links)
-            outcome = dead.item.done(result={"status": line["status"]}, discovered=discovered)
+            try:
+                discovered = self._select_links(page, extraction, links)
+            except HookFailed as failed:
+                line["handler_error"] = failed.reason
+                extraction = extraction._replace(items=())
+                outcome = dead.item.dead(reason=f"{failed}", error=failed.trace)
+            else:
+                outcome = dead.item.done(result={"status": line["status"]}, discovered=discovered)
         repaired = _Repaired(outcome, Capture(line, None, extraction.items))
         self._waiting[dead.partition].append(repaired)
         self._count += 1

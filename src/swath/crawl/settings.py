@@ -14,6 +14,7 @@ from urllib.parse import quote, urlsplit
 
 import swath
 from swath import InvalidSetting
+from swath.logs.settings import FILE_HELP, FORMAT_HELP, FORMATS, LEVEL_HELP, LEVELS, LogSettings
 
 ANY_SCOPE_DELAY = 70.0  # default seconds between requests to a host, with --scope any
 DEFAULT_DELAY = 1.0  # and with every other scope
@@ -26,7 +27,7 @@ PRIORITIES = ("none", "depth")
 ITEM_FORMATS = (".jsonl", ".csv", ".parquet")
 PROXIES = ("http", "https", "socks4a", "socks5h")  # libcurl's schemes that let the proxy resolve host names
 
-SCOPE, LIMITS, NETWORK, OUTPUT = "Scope", "Limits", "Network", "Output"
+SCOPE, LIMITS, NETWORK, OUTPUT, LOG = "Scope", "Limits", "Network", "Output", "Log"
 
 _REACHABLE = re.compile(r"[^\s@]@[^\s@]|https?://[^\s/]")
 _DNS_SERVER = re.compile(r"(?:\[(?P<ipv6>[0-9A-Fa-f:.]+)\]|(?P<ipv4>[0-9.]+))(?::(?P<port>[0-9]{1,5}))?", re.ASCII)
@@ -222,7 +223,16 @@ class CrawlSettings:
         minimum=1_000_000,
     )  # fmt: skip
 
+    log_file: str | None = _setting(None, FILE_HELP, metavar="FILE", panel=LOG, saved=False)
+    log_level: str | None = _setting(
+        None, LEVEL_HELP, metavar="|".join(LEVELS), panel=LOG, default_text="info", saved=False
+    )
+    log_format: str | None = _setting(
+        None, FORMAT_HELP, metavar="|".join(FORMATS), panel=LOG, default_text="text", saved=False
+    )
+
     def __post_init__(self) -> None:
+        LogSettings(self.log_file, self.log_level, self.log_format)  # raises InvalidSetting
         for name, info in SETTINGS.items():
             value = getattr(self, name)
             if info.minimum is not None and value is not None and value < info.minimum:
@@ -250,7 +260,7 @@ class CrawlSettings:
                 f"--contact {self.contact!r}: must be an e-mail address or a URL in ASCII, such as crawl@example.org "
                 "or https://example.org/crawl"
             )
-        if self.proxy is not None and not _is_proxy(self.proxy):
+        if self.proxy is not None and not is_proxy(self.proxy):
             raise InvalidSetting(
                 f"--proxy {self.proxy.rpartition('@')[2]!r}: must be a URL such as http://proxy.example:3128, with one "
                 f"of the schemes {', '.join(PROXIES)}"
@@ -277,6 +287,10 @@ class CrawlSettings:
     @property
     def store_url(self) -> str:
         return self.store or f"sqlite:///{quote(str(self.directory / 'frontier.db'), errors='surrogateescape')}"
+
+    @property
+    def log(self) -> LogSettings:
+        return LogSettings(self.log_file, self.log_level, self.log_format)
 
     @property
     def min_interval(self) -> float:
@@ -337,7 +351,7 @@ def _is_contact(text: str) -> bool:
     return text.isascii() and text.isprintable() and _REACHABLE.search(text) is not None
 
 
-def _is_proxy(text: str) -> bool:
+def is_proxy(text: str) -> bool:
     """Return whether libcurl accepts a proxy: a URL, or a host and its port."""
     try:
         parts = urlsplit(text if "://" in text else f"http://{text}")

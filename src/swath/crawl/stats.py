@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from swath import Dead, Retry
 from swath.crawl.archive.record import ItemLine
+from swath.crawl.page_request import get_url
 
 RATE_WINDOW = 10.0  # seconds over which the current rate is measured
 MAX_SLOW_HOSTS = 200  # hosts whose response times are remembered
@@ -70,7 +71,7 @@ class CrawlStats:
         """Remember that a seed failed. Called for each attempt of a seed, or of a form of it, that failed."""
         if url in self.seed_failures or len(self.seed_failures) < NAMED_SEEDS:
             self.seed_failures[url] = SeedFailure(url, outcome.reason, _get_pause(outcome))
-        elif not outcome.item.attempts and (url == outcome.item.key or isinstance(outcome, Dead)):
+        elif not outcome.item.attempts and (url == get_url(outcome.item) or isinstance(outcome, Dead)):
             self.other_seed_failures += 1
 
     def rate(self, now: float | None = None) -> float:

@@ -14,7 +14,7 @@ from tempfile import TemporaryFile
 from typing import Any, TextIO
 
 import swath
-from swath import Frontier, NotAFrontier, UsageError, mask_password
+from swath import Frontier, NotAFrontier, Observer, UsageError, mask_password
 from swath.crawl import seeds
 from swath.crawl.archive.output import CrawlOutput
 from swath.crawl.handlers.code import CODE_FACT, CrawlCode, check_code, merge_code
@@ -56,6 +56,7 @@ async def open_workspace(
     discard: Callable[[], Awaitable[None]] | None = None,
     report: seeds.ReportProgress = seeds.report_nothing,
     code: CrawlCode | None = None,
+    observer: Observer | None = None,
 ) -> AsyncIterator[Workspace]:
     """Open or create the directory and the frontier, truncate output that a crash left, and queue the given seeds.
 
@@ -67,7 +68,7 @@ async def open_workspace(
     directory.mkdir(parents=True, exist_ok=True)
     async with AsyncExitStack() as stack:
         try:
-            workspace = await _prepare(stack, settings, given, discard, report, code)
+            workspace = await _prepare(stack, settings, given, discard, report, code, observer)
         except BaseException:
             with suppress(OSError):
                 for path in missing:
@@ -83,6 +84,7 @@ async def _prepare(
     discard: Callable[[], Awaitable[None]] | None,
     report: seeds.ReportProgress,
     code: CrawlCode | None,
+    observer: Observer | None,
 ) -> Workspace:
     directory = settings.directory
     has_start = code is not None and code.crawler.start_handler is not None
@@ -94,7 +96,7 @@ async def _prepare(
             await discard()
         elif (directory / DISCARD_MARKER).exists():
             raise UsageError(f"--fresh was interrupted while it discarded {directory}: run the command with --fresh")
-        frontier = await _open_existing(stack, settings)
+        frontier = await _open_existing(stack, settings, observer)
         resumed = frontier is not None and await check_is_crawl(frontier, settings)
         known_code: dict[str, Any] | None = None
         needs_seeds = True
@@ -112,7 +114,7 @@ async def _prepare(
                 _require_seeds(settings)
         if frontier is None:
             frontier = await stack.enter_async_context(
-                swath.open(settings.store_url, **_build_frontier_settings(settings))
+                swath.open(settings.store_url, observer=observer, **_build_frontier_settings(settings))
             )
         else:
             if resumed:
@@ -153,9 +155,9 @@ def _describe_reopened(count: int) -> str:
     return f"{count:,} {are} queued again"
 
 
-async def _open_existing(stack: AsyncExitStack, settings: CrawlSettings) -> Frontier | None:
+async def _open_existing(stack: AsyncExitStack, settings: CrawlSettings, observer: Observer | None) -> Frontier | None:
     try:
-        return await stack.enter_async_context(swath.open(settings.store_url, create=False))
+        return await stack.enter_async_context(swath.open(settings.store_url, create=False, observer=observer))
     except NotAFrontier:
         return None
 

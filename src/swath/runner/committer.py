@@ -39,7 +39,7 @@ class Committer:
         output: Output | None,
         sink: Sink | None,
         on_refused: OnRefused | None,
-        report_failure: Callable[[str, str, str | None], None],
+        report_failure: Callable[[Item, int, str, str | None], None],
         on_settled: Callable[[], None],
         on_lost: Callable[[ClaimState, LeaseLost], None],
         on_failure: Callable[[BaseException], None],
@@ -304,13 +304,13 @@ class Committer:
             ]
         refused = group.outcomes[0]
         item, reason = refused.item, f"the database refused a row: {message}"
-        self._report_failure(item.key, reason, None)
+        self._report_failure(item, group.state.leased.fence, reason, None)
         dead = item.dead(reason=reason) if self._on_refused is None else self._on_refused(item, refused.output, reason)
         return [group._replace(outcomes=[group.state.leased.encode(dead)])]
 
     def _encode_retry(self, state: ClaimState, refused: EncodedOutcome, error: Exception) -> EncodedOutcome:
         reason = describe_error(error)
-        self._report_failure(refused.item.key, reason, None)
+        self._report_failure(refused.item, state.leased.fence, reason, None)
         return state.leased.encode(refused.item.retry(reason=reason))
 
 

@@ -302,7 +302,7 @@ class Dispatcher:
             return  # it was abandoned
         self._rate.count += 1
         if failure is not None:
-            self._report_failure(execution.item.key, failure.reason, failure.error)
+            self._report_failure(execution.item, execution.leased.fence, failure.reason, failure.error)
             if failure.fatal is not None:
                 self._on_failure(failure.fatal)
         if outcome is None:
@@ -313,9 +313,9 @@ class Dispatcher:
         self._start_items()
         self._notify()
 
-    def _report_failure(self, key: str, reason: str, error: str | None) -> None:
-        self._monitor.record_error(key, reason, error=error)
-        self._session.emit(events.HandlerFailed(key, reason, error))
+    def _report_failure(self, item: Item, fence: int, reason: str, error: str | None) -> None:
+        self._monitor.record_error(item.key, reason, error=error)
+        self._session.emit(events.HandlerFailed(item.key, reason, error, item.lane, fence))
 
     def _handle_settled(self) -> None:
         self._settled_something.set()  # a lane may be ready again

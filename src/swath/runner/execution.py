@@ -95,6 +95,12 @@ def seconds_left() -> float:
     return inf if leased is None else leased.ends_at - lease_clock()
 
 
+def get_fence() -> int | None:
+    """Inside a handler, return the fence of the claim that its item belongs to. Outside of a handler, return None."""
+    leased = _lease.get(None)
+    return None if leased is None else leased.fence
+
+
 class Failure:
     """Why an execution failed, and the exception if it ends the run."""
 

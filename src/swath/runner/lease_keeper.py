@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from swath.core.clock import lease_clock
 from swath.core.errors import LeaseLost, StoreUnavailable
+from swath.core.events import AS_EVENT
 from swath.runner.execution import CancelReason
 from swath.runner.in_flight import ClaimState, InFlight
 from swath.runner.store_retry import UNAVAILABLE, StoreRetry
@@ -60,7 +61,7 @@ class LeaseKeeper:
         if state.lost:
             return
         state.leased.report_lost(lost)
-        log.warning("%s; dropping the results of %d items", lost, state.leased.remaining)
+        log.warning("%s; dropping the results of %d items", lost, state.leased.remaining, extra=AS_EVENT)
         self._in_flight.lose(state)
         self._cancel(state)
         self._in_flight.retire(state)

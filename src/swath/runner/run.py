@@ -138,7 +138,7 @@ class _Run:
             session, claimer, handler, grace=grace, monitor=monitor, on_failure=self._fail, **options
         )
         self._monitor = monitor
-        self._watch = StateWatch(session.store)
+        self._watch = StateWatch(session.store, session.emit)
         self._stop_progress: StopProgress | None = None
         self._in_flight = self._dispatcher.in_flight
         self._tasks: list[asyncio.Task[Any]] = []
@@ -232,6 +232,7 @@ class _Run:
             format_count(self._in_flight.items, "item"),
             format_left(seconds),
             "; a second signal ends the run now" if by_signal else "",
+            extra=events.AS_EVENT,
         )
 
     def _grace_left(self) -> float:

@@ -7,8 +7,8 @@ import re
 import socket
 from collections.abc import Callable
 
+from swath.core import events
 from swath.core.clock import as_datetime, lease_clock
-from swath.core.lane import hash_key, locate_lane
 from swath.core.status import summarize_status
 from swath.core.store import Store
 from swath.runner.run_state import NO_ANSWER, Holder, IdleCounts, RunState, StateName
@@ -27,8 +27,9 @@ _OWN_NAME = re.compile(r"(?P<host>.+):(?P<pid>\d+):[0-9a-f]{6}")  # of a worker,
 class StateWatch:
     """Looks once a second. While items are in flight it asks the store nothing."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, emit: Callable[[events.Event], None]) -> None:
         self._store = store
+        self._emit = emit
         self._looked: tuple[float, IdleCounts] | None = None  # the `idle_since` of the run, and its counts then
         self._logged: dict[StateName, tuple[float, int]] = {}  # when a state began that was logged, and its level
 
@@ -69,14 +70,9 @@ class StateWatch:
         )
 
     async def _find_holder(self) -> Holder | None:
-        """Return the worker of one of the claimed items."""
-        partitions = self._store.settings.partitions
-        for row in await self._store.pending(limit=MAX_PENDING):
-            if row.state == "claimed":
-                found = await self._store.find(hash_key(row.key), locate_lane(row.lane, partitions)[1])
-                for item in found:
-                    if item.worker is not None and item.expires_at is not None:
-                        return Holder(item.worker, has_ended(item.worker), as_datetime(item.expires_at))
+        """Return the worker of the oldest claim."""
+        for claim in await self._store.claims(limit=1):
+            return Holder(claim.worker, has_ended(claim.worker), as_datetime(claim.expires_at))
         return None
 
     def log_changes(self, states: tuple[RunState, ...]) -> None:
@@ -89,12 +85,14 @@ class StateWatch:
         }
         for name in self._logged.keys() - {state.name for state in states}:
             since, level = self._logged.pop(name)
-            log.log(level, "no longer %s, after %.1f s", name, now - since)
+            log.log(level, "no longer %s, after %.1f s", name, now - since, extra=events.AS_EVENT)
+            self._emit(events.StateEnded(name, now - since))
         for name, state in current.items():
             if name not in self._logged:
                 level = logging.WARNING if self._is_alarming(state) else logging.INFO
                 self._logged[name] = now - state.seconds, level
-                log.log(level, "%s", state)
+                log.log(level, "%s", state, extra=events.AS_EVENT)
+                self._emit(events.StateBegan(name, state.detail))
 
     def _is_alarming(self, state: RunState) -> bool:
         """Return whether a state is worth a warning. Waiting for a lane or for a worker that lives is normal."""

@@ -110,7 +110,7 @@ class StoreRetry:
         if self._began is None:
             self._began = lease_clock()
             missing = "room" if isinstance(error, OutputFull) else "the store"
-            log.warning("waiting for %s: %s", missing, error)
+            log.warning("waiting for %s: %s", missing, error, extra=events.AS_EVENT)
             self._emit(events.Waiting(str(error), pause))
         return pause
 
@@ -130,7 +130,7 @@ class StoreRetry:
         seconds = lease_clock() - self._began
         self._began = None
         ended = "there is room" if operation == WRITE_OUTPUT else "the store answers"
-        log.warning("%s again after %.1f s", ended, seconds)
+        log.warning("%s again after %.1f s", ended, seconds, extra=events.AS_EVENT)
         self._emit(events.Reached(seconds))
 
     def wake(self) -> None:

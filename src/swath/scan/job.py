@@ -8,6 +8,7 @@ from typing import Any
 import swath
 from swath import RunMonitor, Stop, Summary
 from swath.gc_tuning import collect_garbage_rarely
+from swath.logs.run_log import RunLog
 from swath.scan import workspace
 from swath.scan.checker import Checker
 from swath.scan.counts import CounterNames
@@ -34,11 +35,13 @@ class ScanJob:
         check: Callable[..., Any] | None,
         fix: Callable[..., Any] | None,
         stop: Stop | None = None,
+        log: RunLog | None = None,
     ) -> None:
         self.settings = settings
         self.stop = stop or Stop()
         self.monitor = RunMonitor(noun="slice", handler="check")
         self.progress: ScanProgress | None = None
+        self._log = log
         self._handler: ScanHandler | None = None
         self._source = source
         self._checker = None if check is None else Checker(check, fix, source.fetch, self.monitor.record_error)
@@ -53,7 +56,10 @@ class ScanJob:
         settings = self.settings
         async with AsyncExitStack() as stack:
             stack.enter_context(collect_garbage_rarely())
-            frontier = await stack.enter_async_context(swath.open(settings.store_url, create=False))
+            observer = None if self._log is None else self._log.observer
+            frontier = await stack.enter_async_context(swath.open(settings.store_url, create=False, observer=observer))
+            if self._log is not None:
+                self._log.worker = frontier.worker
             output = FindingsOutput(settings.findings_path, name=workspace.get_output_name(settings))
             stack.callback(output.close)
             await asyncio.to_thread(output.restore, await frontier.outputs())

@@ -3,7 +3,7 @@
 import asyncio
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -15,6 +15,7 @@ from swath.crawl.archive.record import Capture
 from swath.crawl.handlers.crawler import Crawler
 from swath.crawl.handlers.extractor import PageExtractor
 from swath.crawl.handlers.lifespan import open_lifespan
+from swath.crawl.http.outgoing import OutgoingRequest
 from swath.crawl.http.response import Headers, Response
 from swath.crawl.lanes import get_lane_namer
 from swath.crawl.links import LinkFilter
@@ -28,6 +29,13 @@ from swath.crawl.urls import normalise
 Answer = str | bytes | tuple[int, str | bytes] | tuple[int, str | bytes, Mapping[str, str]]
 """The body of a page; or its status and body; or its status, body and headers."""
 
+Responder = Answer | Callable[[OutgoingRequest], Answer]
+Pages = Mapping[Any, Responder]
+"""The answer for each URL (str), or for each method and URL (a tuple). A function returns the answer to a request.
+
+The type of a key in a Mapping is invariant, so a precise one would refuse a `dict[str, …]`.
+"""
+
 NOT_FOUND: Answer = (404, "no such page")
 HTML = {"Content-Type": "text/html; charset=utf-8"}
 
@@ -39,21 +47,20 @@ class CrawlResult:
     items: Mapping[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
     """The items by kind, with the fields that swath adds."""
     requested: Sequence[str] = ()
-    """The URLs that were requested, in order, without robots.txt."""
+    """The URLs that were requested, in order, without robots.txt; after a method other than GET: `POST https://…`."""
     failed: Mapping[str, str] = field(default_factory=dict)
-    """The pages that failed, with the reason. Those whose handler failed begin with `handler: `."""
+    """The pages that failed, by key, with the reason. Those whose handler failed begin with `handler: `."""
     errors: Mapping[str, str] = field(default_factory=dict)
-    """The tracebacks of the handlers that failed, by page."""
+    """The tracebacks of the handlers that failed, by key."""
 
 
-def crawl(
-    crawler: Crawler, pages: Mapping[str, Answer], *, seeds: Sequence[str] | None = None, state: Any = None
-) -> CrawlResult:
+def crawl(crawler: Crawler, pages: Pages, *, seeds: Sequence[str] | None = None, state: Any = None) -> CrawlResult:
     """Crawl these pages with a crawler, without a network, files or waiting.
 
-    All other URLs have status 404. The crawl starts from `seeds`, or else those of the crawler. Scope, robots.txt,
-    redirects, duplicates and retries work as in a real crawl; delays and pauses take no time. The lifespan of the
-    crawler is opened, unless `state` takes the place of what it yields.
+    The key of a page is its URL, or its method and URL: `("POST", url)`. All other requests have status 404. The crawl
+    starts from `seeds`, or else those of the crawler. Scope, robots.txt, redirects, duplicates and retries work as in a
+    real crawl; delays and pauses take no time. The lifespan of the crawler is opened, unless `state` takes the place of
+    what it yields.
     """
     work = _crawl(crawler, pages, crawler.seeds if seeds is None else seeds, state)
     try:
@@ -64,12 +71,12 @@ def crawl(
         return thread.submit(asyncio.run, work).result()
 
 
-async def _crawl(crawler: Crawler, pages: Mapping[str, Answer], seeds: Sequence[str], given: Any) -> CrawlResult:
+async def _crawl(crawler: Crawler, pages: Pages, seeds: Sequence[str], given: Any) -> CrawlResult:
     urls = [_normalise(seed) for seed in seeds]
     if not urls and crawler.start_handler is None:
         raise UsageError("nothing to crawl: give seeds=, or URLs to Crawler()")
     settings = CrawlSettings(**{**crawler.settings, "out": "", "lane": "host"})
-    fetcher = _Pages({_normalise(url): answer for url, answer in pages.items()})
+    fetcher = _Pages(pages)
     lane_of, stats, clock, output = get_lane_namer("host"), CrawlStats(), ManualClock(), _MemoryOutput()
     opening = swath.open("memory:", clock=clock, max_attempts=max(5, settings.retries + 1), concurrency=1)
     open_state = crawler.open_lifespan if given is None else None
@@ -82,6 +89,7 @@ async def _crawl(crawler: Crawler, pages: Mapping[str, Answer], seeds: Sequence[
             year=datetime.now(UTC).year,
             refused=stats.refused,
             priority_by=settings.priority_by,
+            hook=crawler.on_link,
         )
         extractor = PageExtractor(crawler, state=opened if given is None else given)
         handler = PageHandler(frontier, settings, fetcher=fetcher, links=links, stats=stats, extractor=extractor)
@@ -117,14 +125,25 @@ async def _run(
 class _Pages:
     """Takes the place of the fetcher."""
 
-    def __init__(self, pages: Mapping[str, Answer]) -> None:
-        self._pages = pages
+    def __init__(self, pages: Pages) -> None:
+        self._pages = {_normalise_key(key): answer for key, answer in pages.items()}
         self.requested: list[str] = []
 
-    async def fetch(self, url: str, *, fresh: bool = False, address: str | None = None, size: int = 0) -> Response:
+    async def fetch(
+        self,
+        url: str,
+        *,
+        fresh: bool = False,
+        address: str | None = None,
+        size: int = 0,
+        outgoing: OutgoingRequest | None = None,
+    ) -> Response:
+        request = outgoing or OutgoingRequest(url)
         if not url.endswith("/robots.txt"):
-            self.requested.append(url)
-        answer = self._pages.get(url, NOT_FOUND)
+            self.requested.append(url if request.method == "GET" else f"{request.method} {url}")
+        answer = self._pages.get((request.method, url), NOT_FOUND)
+        if callable(answer):
+            answer = answer(request)
         given = (200, answer) if isinstance(answer, str | bytes) else answer
         status, body = given[:2]
         headers = given[2] if len(given) == 3 else {}
@@ -159,6 +178,11 @@ class _MemoryOutput:
 
     def restore(self, committed: Mapping[str, int]) -> None:
         """Do nothing, for the same reason."""
+
+
+def _normalise_key(key: str | tuple[str, str]) -> tuple[str, str]:
+    method, url = ("GET", key) if isinstance(key, str) else key
+    return method.upper(), _normalise(url)
 
 
 def _normalise(url: str) -> str:

@@ -3,7 +3,7 @@
 import json
 import re
 from collections import Counter
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,11 +33,12 @@ class Crawled:
     items: Mapping[str, Sequence[Mapping[str, Any]]]  # by kind
     pages: Sequence[Mapping[str, Any]]  # the page list
     dead: Sequence[DeadItem]
-    requests: Counter[str]  # URL -> how often it was requested, without robots.txt
+    requests: Counter[str]  # URL -> how often it was requested, without robots.txt; other methods than GET are named
     order: Sequence[str]  # of requests
     summary: Summary
     stats: CrawlStats
     notes: Sequence[str]
+    received: Sequence[bytes]  # the requests as the server got them
 
     def page(self, url: str) -> Mapping[str, Any]:
         """The last line of the page list for a URL."""
@@ -50,7 +51,7 @@ def make_settings(out: Path, **options: Any) -> CrawlSettings:
 
 async def run(
     crawler: Crawler,
-    answers: Mapping[str, Answer],
+    answers: Mapping[str, Answer] | Mapping[str, Answer | Callable[[bytes], Answer]],
     out: Path,
     *,
     seeds: Sequence[str] = ("http://a.example/",),
@@ -58,8 +59,9 @@ async def run(
     source_hash: str = "1",
     **options: Any,
 ) -> Crawled:
-    """Crawl the pages at some URLs; all others have status 404."""
-    async with serving_pages(answers) as (connect_to, order):
+    """Crawl the pages at some URLs; all others have status 404. A function gets the body of the request."""
+    received: list[bytes] = []
+    async with serving_pages(answers, received) as (connect_to, order):
         given = {**crawler.settings, **options, "connect_to": (connect_to,)}
         settings = make_settings(out, **given)
         code = CrawlCode(name, crawler, source_hash)
@@ -73,20 +75,32 @@ async def run(
         for kind in list_kinds(out, committed)
     }
     pages = [page for page in index.read_pages(out, committed) if not page["url"].endswith("/robots.txt")]
-    return Crawled(items, pages, dead, Counter(order), order, summary, job.stats, list(workspace.changes))
+    return Crawled(items, pages, dead, Counter(order), order, summary, job.stats, list(workspace.changes), received)
 
 
 @asynccontextmanager
-async def serving_pages(answers: Mapping[str, Answer]) -> AsyncIterator[tuple[str, list[str]]]:
-    """Serve pages; yield the setting that connects to them, and the URLs of requests as they come."""
+async def serving_pages(
+    answers: Mapping[str, Answer] | Mapping[str, Answer | Callable[[bytes], Answer]],
+    received: list[bytes] | None = None,
+) -> AsyncIterator[tuple[str, list[str]]]:
+    """Serve pages; yield the setting that connects to them, and the URLs of requests as they come.
+
+    `received` gets the bodies of requests.
+    """
     order: list[str] = []
+    received = [] if received is None else received
 
     async def answer(exchange: Exchange) -> None:
         url = f"http://{exchange.host}{exchange.path}"
+        if exchange.method != "GET":
+            url = f"{exchange.method} {url}"
         if exchange.path != "/robots.txt":
             order.append(url)
         status, body, head = 404, "", ""
-        match answers.get(url, (404, "no such page")):
+        if exchange.path != "/robots.txt":
+            received.append(exchange.request)
+        found = answers.get(url, (404, "no such page"))
+        match found(exchange.body) if callable(found) else found:
             case str(text):
                 status, body = 200, text
             case (int(number), str(text)):

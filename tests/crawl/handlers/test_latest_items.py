@@ -18,7 +18,7 @@ from swath.core.errors import UsageError
 from swath.crawl import Crawler, Page
 from swath.crawl.archive import latest_items
 from swath.crawl.archive.latest_items import select_latest
-from swath.crawl.handlers.collector import format_time
+from swath.crawl.handlers.collector import format_time, make_visit_id
 from tests.crawl.handlers.running import Answer, make_settings, read_frontier, run
 
 A = "http://a.example"
@@ -26,7 +26,8 @@ A = "http://a.example"
 
 def make_line(url: str, time: float, kind: str) -> bytes:
     fetched_at = format_time(datetime.fromtimestamp(time, UTC))
-    return json.dumps({"kind": kind, "_url": url, "_fetched_at": fetched_at}).encode() + b"\n"
+    item = {"kind": kind, "_url": url, "_fetched_at": fetched_at, "_id": f"{make_visit_id(url, fetched_at)}-0"}
+    return json.dumps(item).encode() + b"\n"
 
 
 @pytest.mark.parametrize("spooled", [100, latest_items.SPOOLED])

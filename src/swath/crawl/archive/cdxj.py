@@ -30,6 +30,7 @@ class IndexEntry(NamedTuple):
     file: str
     offset: int
     length: int
+    method: str = "GET"
 
 
 def is_capture(page: Mapping[str, Any]) -> bool:
@@ -49,6 +50,7 @@ def make_entry(page: Mapping[str, Any]) -> IndexEntry:
         file=page["file"],
         offset=page["offset"],
         length=page["length"],
+        method=page.get("method", "GET"),
     )
 
 
@@ -63,8 +65,13 @@ def format_line(capture: IndexEntry, *, surt: Callable[[str], str]) -> str:
         "offset": str(capture.offset),
         "filename": capture.file,
     }
+    url = capture.url
+    if capture.method != "GET":
+        # As in the indexes of other tools: whoever looks for the URL gets the answer to a GET.
+        fields["method"] = capture.method
+        url = f"{url}{'&' if '?' in url else '?'}__wb_method={capture.method}"
     moment = datetime.fromtimestamp(capture.time, UTC)
-    return f"{surt(capture.url)} {moment:%Y%m%d%H%M%S} {json.dumps(fields)}"
+    return f"{surt(url)} {moment:%Y%m%d%H%M%S} {json.dumps(fields)}"
 
 
 def sort_lines(

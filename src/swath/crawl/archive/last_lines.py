@@ -1,12 +1,12 @@
-"""Find the last line of each URL in the page lists, in bounded memory.
+"""Find the last line of each page in the page lists, in bounded memory. A page is identified by its key, the URL.
 
-A URL may have several lines: it failed in one run and was fetched in the next, or it was refused and then re-opened.
+A page may have several lines: it failed in one run and was fetched in the next, or it was refused and then re-opened.
 The last line is the one with the latest time. An item is in one claim at a time (INV-1), so a later line of the same
 item has a later time, in whatever file it is. The line of a repair has the time of the visit, and that of the repair.
 Of lines with the same times, the one that is read last counts.
 
 The lines of a large crawl do not fit in memory. `LastLines` keeps 36 bytes of each in temporary files, partitioned by
-the hash of the URL, and then one bit of each line in memory.
+the hash of the key, and then one bit of each line in memory.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -20,12 +20,12 @@ from typing import Any, Self
 PARTITIONS = 128
 SPOOLED = 512 * 1024  # bytes of a partition in memory; larger partitions are written to disk
 HASH_BYTES = 12  # two of a billion URLs share a hash with a probability of one in a hundred billion
-LINE = Struct(f"<{HASH_BYTES}sddQ")  # hash of the URL and its kind, time, time of its repair, number of the line
+LINE = Struct(f"<{HASH_BYTES}sddQ")  # hash of the page's key and kind, time, time of its repair, number of the line
 READ_LINES = 8_192  # lines of a partition that are read at once
 
 
 class LastLines:
-    """Says of each line, by its number, whether it is the last one of its URL and kind."""
+    """Says of each line, by its number, whether it is the last one of its page and kind."""
 
     def __init__(self, superseded: bytearray) -> None:
         self._superseded = superseded  # one bit of each line
@@ -48,7 +48,7 @@ class LastLines:
         return cls(superseded)
 
     def select(self, pages: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-        """Yield the last line of each URL. `pages` are the lines that `find` has read, in the same order."""
+        """Yield the last line of each page. `pages` are the lines that `find` has read, in the same order."""
         for number, page in enumerate(pages):
             if not self._superseded[number >> 3] & 1 << (number & 7):
                 yield page
@@ -60,7 +60,8 @@ def get_order(page: Mapping[str, Any]) -> tuple[float, float]:
 
 
 def _hash(page: Mapping[str, Any]) -> bytes:
-    return blake2b(f"{page.get('kind')} {page['url']}".encode(errors="surrogatepass"), digest_size=HASH_BYTES).digest()
+    text = f"{page.get('kind')} {page.get('key', page['url'])}"
+    return blake2b(text.encode(errors="surrogatepass"), digest_size=HASH_BYTES).digest()
 
 
 def _list_superseded(partition: "SpooledTemporaryFile[bytes]") -> Iterator[int]:

@@ -4,7 +4,8 @@ A page that was visited twice has the items of both visits, and those of the las
 lists say which visit is the last: that with the latest time, in the lists of all machines. A line without a status is
 about a fetch that failed, which is not a visit.
 
-Neither lines nor items fit in memory. Their hashes and times go to temporary files, partitioned by the hash of the URL.
+Neither lines nor items fit in memory. Their hashes and times go to temporary files, partitioned by the hash of
+the page's key, which several requests for one URL differ in, and then by the visit.
 What stays in memory is one bit of each item.
 """
 
@@ -20,14 +21,17 @@ from tempfile import SpooledTemporaryFile
 from typing import Any
 
 from swath import UsageError
+from swath.crawl.handlers.collector import format_time, make_visit_id
 
 ReadLines = Callable[[], Iterator[bytes]]  # each call reads the lines of all items of a kind again
 
 PARTITIONS = 128
 SPOOLED = 512 * 1024  # bytes of a partition in memory; larger partitions are written to disk
 HASH_BYTES = 12
-VISIT = Struct(f"<{HASH_BYTES}sq")  # hash of the URL, microseconds
-ITEM = Struct(f"<{HASH_BYTES}sqHQ")  # and number of the kind, number of the item in its kind
+VISIT_BYTES = 10
+VISIT = Struct(f"<{HASH_BYTES}sq{VISIT_BYTES}s")  # hash of the page's key, microseconds, id of the visit
+OUTDATED = Struct(f"<{VISIT_BYTES}s")
+ITEM = Struct(f"<{VISIT_BYTES}sHQ")  # id of the visit, number of the kind, number of the item in its kind
 READ_AT_ONCE = 8_192
 SECOND = 1_000_000
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -41,30 +45,38 @@ def select_latest(
     Each source is read once here. `directory` is for temporary files.
     """
     with ExitStack() as stack:
-        visits, items = ([stack.enter_context(_open(directory)) for _ in range(PARTITIONS)] for _ in range(2))
+        visits, outdated, items = ([stack.enter_context(_open(directory)) for _ in range(PARTITIONS)] for _ in range(3))
         for page in pages:
             if page.get("kind", "page") == "page" and page.get("status") is not None:
-                hashed = _hash(page["url"])
-                moment = datetime.fromtimestamp(page["time"], UTC)  # as items have it
-                visits[hashed[0] % PARTITIONS].write(VISIT.pack(hashed, _to_microseconds(moment)))
-        outdated = [bytearray() for _ in sources]
+                key, moment = (
+                    page.get("key", page["url"]),
+                    datetime.fromtimestamp(page["time"], UTC),
+                )  # as items have it
+                hashed, visit = _hash(key), bytes.fromhex(make_visit_id(key, format_time(moment)))
+                visits[hashed[0] % PARTITIONS].write(VISIT.pack(hashed, _to_microseconds(moment), visit))
+        for seen in visits:
+            last: dict[bytes, int] = {}
+            for hashed, time, _ in _read(seen, VISIT):
+                last[hashed] = max(time, last.get(hashed, time))
+            for hashed, time, visit in _read(seen, VISIT):
+                if time != last[hashed]:
+                    outdated[visit[0] % PARTITIONS].write(visit)
+            seen.close()
+        dropped = [bytearray() for _ in sources]
         for number, (kind, read) in enumerate(sources.items()):
             count = 0
             for count, line in enumerate(read(), 1):
-                hashed, moment = _parse_visit(kind, line)
-                place = ITEM.pack(hashed, _to_microseconds(moment), number, count - 1)
-                items[hashed[0] % PARTITIONS].write(place)
-            outdated[number] = bytearray(count // 8 + 1)
+                visit = _parse_visit(kind, line)
+                items[visit[0] % PARTITIONS].write(ITEM.pack(visit, number, count - 1))
+            dropped[number] = bytearray(count // 8 + 1)
         for partition in range(PARTITIONS):
-            last: dict[bytes, int] = {}
-            for hashed, time in _read(visits[partition], VISIT):
-                last[hashed] = max(time, last.get(hashed, time))
-            visits[partition].close()
-            for hashed, time, number, nth in _read(items[partition], ITEM):
-                if time != last.get(hashed, time):
-                    outdated[number][nth >> 3] |= 1 << (nth & 7)
+            earlier = {visit for (visit,) in _read(outdated[partition], OUTDATED)}
+            outdated[partition].close()
+            for visit, number, nth in _read(items[partition], ITEM):
+                if visit in earlier:
+                    dropped[number][nth >> 3] |= 1 << (nth & 7)
             items[partition].close()
-    return {kind: partial(_select, read, outdated[number]) for number, (kind, read) in enumerate(sources.items())}
+    return {kind: partial(_select, read, dropped[number]) for number, (kind, read) in enumerate(sources.items())}
 
 
 def _select(read: ReadLines, outdated: bytearray) -> Iterator[bytes]:
@@ -83,17 +95,19 @@ def _read(file: "SpooledTemporaryFile[bytes]", entry: Struct) -> Iterator[tuple[
         yield from entry.iter_unpack(part)
 
 
-def _hash(url: str) -> bytes:
-    return blake2b(url.encode(errors="surrogatepass"), digest_size=HASH_BYTES).digest()
+def _hash(key: str) -> bytes:
+    return blake2b(key.encode(errors="surrogatepass"), digest_size=HASH_BYTES).digest()
 
 
-def _parse_visit(kind: str, line: bytes) -> tuple[bytes, datetime]:
-    """Return the hash of the page of an item, and when it was visited."""
+def _parse_visit(kind: str, line: bytes) -> bytes:
+    """Return the id of the visit of an item, which is a hash of the page's key and the time."""
     try:
-        item = json.loads(line)
-        return _hash(item["_url"]), datetime.fromisoformat(item["_fetched_at"])
-    except (ValueError, KeyError, TypeError) as error:
+        visit = bytes.fromhex(json.loads(line)["_id"].rpartition("-")[0])
+        if len(visit) != VISIT_BYTES:
+            raise ValueError("its _id is not one of swath's")
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise UsageError(f"an item of the kind {kind} does not say which page it is from ({error!r})") from error
+    return visit
 
 
 def _to_microseconds(moment: datetime) -> int:

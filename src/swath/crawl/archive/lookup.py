@@ -16,30 +16,36 @@ from swath.crawl.workspace import list_outputs
 TIMESTAMP = "%Y%m%d%H%M%S"
 
 
-def find_captures(directory: Path, committed: Mapping[str, int], url: str) -> list[IndexEntry]:
-    """Return the archived captures of a URL, in the order of their times.
+def find_captures(directory: Path, committed: Mapping[str, int], key: str) -> list[IndexEntry]:
+    """Return the archived captures of a page, in the order of their times. `key` is the URL of a GET, or another key.
 
-    The index of the archive exists only while it is complete. Without it, all page lists are read.
+    The index of the archive exists only while it is complete, and has URLs only. Otherwise all page lists are read.
     """
     path = directory / index.FILE
-    if path.exists():
-        return sorted(_search_index(path, url), key=lambda entry: entry.time)
-    return [cdxj.make_entry(page) for page in find_lines(directory, committed, url) if cdxj.is_capture(page)]
+    if path.exists() and normalise.normalise(key) == key:
+        return sorted(_search_index(path, key), key=lambda entry: entry.time)
+    return [cdxj.make_entry(page) for page in find_lines(directory, committed, key) if cdxj.is_capture(page)]
 
 
-def find_lines(directory: Path, committed: Mapping[str, int], url: str) -> list[dict[str, Any]]:
-    """Return the lines of the page lists for a URL, in the order of their times."""
-    wanted = f'"url":{json.dumps(url, ensure_ascii=False)}'.encode()  # as `format_page_line` writes it
+def find_lines(
+    directory: Path, committed: Mapping[str, int], key: str, *, any_method: bool = False
+) -> list[dict[str, Any]]:
+    """Return the lines of the page lists for a page, in the order of their times.
+
+    With `any_method`, a URL finds all pages that were fetched from it, also with other methods than GET.
+    """
+    text = json.dumps(key, ensure_ascii=False)
+    wanted = f'"url":{text}'.encode(), f'"key":{text}'.encode()  # as `format_page_line` writes them
     found = []
     for path in list_outputs(directory):
         if path.name.startswith("pages-") and path.name in committed:
             for line in read_lines(path, committed[path.name]):
-                if wanted in line:
+                if wanted[0] in line or wanted[1] in line:
                     try:
                         page = json.loads(line)
                     except ValueError as error:
                         raise describe_damage(path, error) from error
-                    if page["url"] == url:
+                    if page.get("key") == key or (page["url"] == key and (any_method or "method" not in page)):
                         found.append(page)
     return sorted(found, key=get_order)
 

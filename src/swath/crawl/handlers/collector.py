@@ -14,12 +14,14 @@ from swath.crawl.handlers.items import describe_wrong_value, format_item, is_ite
 from swath.crawl.handlers.page import Page
 from swath.crawl.handlers.pipeline import Pipeline
 from swath.crawl.handlers.registration import Handler
-from swath.crawl.handlers.requests import Follow, Request, ResolvedLinks, Target
+from swath.crawl.handlers.requests import Follow, Request, ResolvedLinks, Target, check_request, set_url
+from swath.crawl.page_request import store_request
 from swath.crawl.priority import TOP_LEVEL
 
 MAX_BYTES: Final = 10_000_000  # of all that a handler yields for a page
 LINK_BYTES: Final = 100  # counted for each link, in addition to its URL
 MAX_PAYLOAD: Final = 200_000  # bytes of the payload of a Follow or Request
+MAX_STORED: Final = 230_000  # bytes of the payload, headers and body of a Request
 
 
 class Collector:
@@ -54,7 +56,7 @@ class Collector:
         self._purpose = purpose
         self._size = 0
         fetched_at = format_time(page.fetched_at)
-        self._visit = make_visit_id(page.url, fetched_at)
+        self._visit = make_visit_id(page.key, fetched_at)
         self._meta = {
             "_url": page.url,
             "_fetched_at": fetched_at,
@@ -106,10 +108,10 @@ class Collector:
             raise InvalidYield("the handler was abandoned")  # ends a generator that runs in a thread
         match value:
             case Follow():
-                options = Request("", value.to, value.priority, value.payload)
+                options = Request("", to=value.to, priority=value.priority, payload=value.payload)
                 self._add_requests(value.urls, options, strict=False)
             case Request():
-                self._add_requests([value.url], value, strict=True)
+                self._add_requests([value.url], check_request(value), strict=True)
             case None:
                 raise InvalidYield(describe_wrong_value(value))
             case _:
@@ -153,15 +155,32 @@ class Collector:
             if payload_size > MAX_PAYLOAD:
                 raise InvalidYield(f"the payload has {payload_size:,} bytes as JSON, the limit is {MAX_PAYLOAD:,}")
             size += payload_size
+        size += self._measure_request(options, size)
+        options = replace(options, to=to, payload=payload)
         is_resolved = isinstance(urls, ResolvedLinks)
         for url in urls:
             if not isinstance(url, str):
                 raise InvalidYield(f"{url!r:.80} of type {type(url).__name__} is not a URL: pass a str")
             self._count(size + len(url))
             if (resolved := url if is_resolved else self._page.resolve(url)) is not None:
-                self.requests.append(replace(options, url=resolved, to=to, payload=payload))
+                self.requests.append(set_url(options, resolved))
             elif strict:
                 raise InvalidYield(f"Request({url[:200]!r}): this is not an http or https URL")
+
+    def _measure_request(self, request: Request, payload_size: int) -> int:
+        """Return the bytes that the headers and body of a request take in the frontier, as JSON."""
+        if not request.headers and not request.body:
+            return 0
+        assert not isinstance(request.body, str)
+        _, stored = store_request(
+            "", method=request.method, headers=request.headers, body=request.body, key=request.key
+        )
+        size = len(json.dumps(stored))
+        if size + payload_size > MAX_STORED:
+            raise InvalidYield(
+                f"the payload, headers and body have {size + payload_size:,} bytes as JSON, the limit is {MAX_STORED:,}"
+            )
+        return size
 
     def _count(self, size: int) -> None:
         self._size += size
@@ -184,9 +203,9 @@ def _is_unicode(payload: object) -> bool:
     return True
 
 
-def make_visit_id(url: str, fetched_at: str) -> str:
+def make_visit_id(key: str, fetched_at: str) -> str:
     """Return a text that identifies a visit of a page. It is the same when a handler runs over the archive."""
-    return blake2b(f"{url} {fetched_at}".encode(), digest_size=10).hexdigest()
+    return blake2b(f"{key} {fetched_at}".encode(), digest_size=10).hexdigest()
 
 
 def format_time(moment: datetime) -> str:

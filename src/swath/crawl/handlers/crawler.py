@@ -12,6 +12,7 @@ from typing import Any, Final, Literal, TypeVar
 from swath import InvalidSetting, UsageError
 from swath.crawl.handlers.collector import Collector
 from swath.crawl.handlers.errors import InvalidYield
+from swath.crawl.handlers.hooks import Link, LinkHook, RequestHook
 from swath.crawl.handlers.items import ItemLike, ItemRecord
 from swath.crawl.handlers.lifespan import LifespanFunction, bind_lifespan
 from swath.crawl.handlers.page import Page
@@ -20,6 +21,7 @@ from swath.crawl.handlers.registration import Handler, make_handler
 from swath.crawl.handlers.requests import Follow, Request, Target
 from swath.crawl.handlers.sink import SinkFunction, check_sink
 from swath.crawl.handlers.start import StartHandler, make_start
+from swath.crawl.http.outgoing import OutgoingRequest
 from swath.crawl.settings import SETTINGS, CrawlSettings
 
 HANDLER_SECONDS: Final = 60.0
@@ -33,6 +35,8 @@ SeedLike = str | Request
 Started = AsyncIterator[SeedLike] | Iterable[SeedLike] | Awaitable[Iterable[SeedLike]]
 StartFunction = TypeVar("StartFunction", bound=Callable[..., Started])
 PipelineFunction = TypeVar("PipelineFunction", bound=Callable[..., ItemLike | None])
+RequestHookFunction = TypeVar("RequestHookFunction", bound=Callable[[OutgoingRequest], OutgoingRequest])
+LinkHookFunction = TypeVar("LinkHookFunction", bound=Callable[[Link], Link | None])
 
 _OF_A_RUN = ("run", "items")  # settings that a crawler cannot have
 
@@ -104,6 +108,8 @@ class Crawler:
         self._patterns: list[tuple[re.Pattern[str], Handler]] = []
         self._default: Handler | None = None
         self._error: Handler | None = None
+        self.on_request: RequestHook | None = None
+        self.on_link: LinkHook | None = None
 
     # registration
 
@@ -172,6 +178,28 @@ class Crawler:
         self.pipelines.append(make_pipeline(function))
         return function
 
+    def request_hook(self, function: RequestHookFunction) -> RequestHookFunction:
+        """Register a function that is called just before each request, also for robots.txt.
+
+        It returns the request, perhaps with other headers or another proxy. It runs in the event loop, so it must not
+        block. If it raises, the request is not sent, and the page is dead.
+        """
+        if self.on_request is not None:
+            raise UsageError(f"the crawler has two request hooks: {self.on_request.name} and {function.__name__}")
+        self.on_request = RequestHook(function)
+        return function
+
+    def link_hook(self, function: LinkHookFunction) -> LinkHookFunction:
+        """Register a function that is called for each link that would become a page of the crawl.
+
+        It returns the link, perhaps with another priority, or None to drop it. It is not called for seeds, redirects
+        and sitemaps, and should be a pure function. If it raises, the page with the link has failed.
+        """
+        if self.on_link is not None:
+            raise UsageError(f"the crawler has two link hooks: {self.on_link.name} and {function.__name__}")
+        self.on_link = LinkHook(function)
+        return function
+
     def _register(self, function: Callable[..., Any], links: str | None, version: int | str) -> Handler:
         made = make_handler(function, links=links, version=version)
         if (known := self.handlers.get(made.name)) is not None and known.function is not function:
@@ -200,6 +228,7 @@ class Crawler:
         yield from (pipeline.function for pipeline in self.pipelines)
         if self.lifespan is not None:
             yield self.lifespan
+        yield from (hook.function for hook in (self.on_request, self.on_link) if hook is not None)
         if self.sink is not None:
             yield self.sink
         if self.start_handler is not None and self.start_handler.original is not None:

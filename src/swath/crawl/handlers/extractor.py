@@ -2,16 +2,15 @@
 
 import asyncio
 import logging
-import traceback
 from collections.abc import Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from swath.crawl.archive.record import ItemLine
 from swath.crawl.handlers.collector import Collector
 from swath.crawl.handlers.crawler import Crawler
 from swath.crawl.handlers.errors import HandlerTimeout, PageRetry
+from swath.crawl.handlers.failures import MAX_REASON_CHARS, describe_error, find_place, make_storable
 from swath.crawl.handlers.handler_threads import HandlerThreads
 from swath.crawl.handlers.page import Page
 from swath.crawl.handlers.registration import Handler
@@ -22,9 +21,6 @@ log = logging.getLogger("swath.crawl")
 
 MAX_HUNG: Final = 100  # threads whose handler did not return in time
 MAX_KINDS: Final = 50  # of failures that are logged
-MAX_REASON_CHARS: Final = 600
-MAX_TRACE_CHARS: Final = 8_000  # of the end, which names the exception
-SWATH_FOLDER: Final = str(Path(__file__).parents[2])
 
 
 class HandlerFailure(NamedTuple):
@@ -69,6 +65,19 @@ class PageExtractor:
             log.warning("%d calls of handlers have not returned in time: no page is fetched until they do", self._hung)
         return self._bytes >= self.crawler.page_memory or self._hung >= MAX_HUNG
 
+    async def wait_for_room(self, handler: Handler, *, size: int) -> None:
+        """Wait until few pages wait for a thread. Call it before a page is parsed: its tree takes more memory.
+
+        Meanwhile the page takes `size` bytes.
+        """
+        if handler.is_async:
+            return
+        self._bytes += size
+        try:
+            await self._threads.wait_for_room()
+        finally:
+            self._bytes -= size
+
     async def extract(self, handler: Handler, page: Page, *, size: int) -> Extraction:
         """Call a handler. `size` is the memory of the page in bytes. Errors of the handler are part of the result."""
         crawler = self.crawler
@@ -96,7 +105,7 @@ class PageExtractor:
             else:
                 await self._call_in_thread(handler, page, collector, size, limit)
         except PageRetry as retry:
-            retry.reason = _make_storable(str(retry.reason)[:MAX_REASON_CHARS])
+            retry.reason = make_storable(str(retry.reason)[:MAX_REASON_CHARS])
             return Extraction(handler.name, retry=retry)
         except Exception as error:  # noqa: BLE001  a handler's failure settles its page
             return Extraction(handler.name, failure=self._describe_failure(handler, page, error))
@@ -137,14 +146,8 @@ class PageExtractor:
         self._warned = False
 
     def _describe_failure(self, handler: Handler, page: Page, error: Exception) -> HandlerFailure:
-        place = _find_place(error)
-        text = " ".join(traceback.format_exception_only(error)[-1].split())
-        name = type(error).__name__
-        said = text.partition(": ")[2] if ": " in text else ""
-        said = f": {said}"[:MAX_REASON_CHARS] if said else ""
-        reason = _make_storable(f"{handler.name}: {name}{said}" + (f" ({place})" if place else ""))
-        trace = _make_storable(_format_trace(error)[-MAX_TRACE_CHARS:])
-        kind = (handler.name, name, place)
+        reason, trace = describe_error(handler.name, error)
+        kind = (handler.name, type(error).__name__, find_place(error))
         if kind not in self._logged and len(self._logged) < MAX_KINDS:
             self._logged.add(kind)
             where = "the start of the crawl" if isinstance(handler, StartHandler) else f"page {page.url}"
@@ -161,26 +164,3 @@ def _call(handler: Handler, page: Page, collector: Collector) -> None:
 def _give_up(future: "asyncio.Future[BaseException | None]", limit: float) -> None:
     if not future.done():
         future.set_result(HandlerTimeout(f"the handler took longer than {limit:g} s; its thread still runs"))
-
-
-def _find_place(error: Exception) -> str | None:
-    """Return the file and line of the innermost frame that is not swath's."""
-    frames = [(frame.f_code.co_filename, line) for frame, line in traceback.walk_tb(error.__traceback__)]
-    users = [(file, line) for file, line in frames if not file.startswith(SWATH_FOLDER)]
-    return f"{Path(users[-1][0]).name}:{users[-1][1]}" if users else None
-
-
-def _make_storable(text: str) -> str:
-    """Replace lone surrogates, which neither a store nor the page list can hold."""
-    return text.encode(errors="backslashreplace").decode()
-
-
-def _format_trace(error: Exception) -> str:
-    """Return the traceback without the frames above the handler, which are swath's."""
-    trace = error.__traceback__
-    while trace is not None and trace.tb_frame.f_code.co_filename.startswith(SWATH_FOLDER):
-        trace = trace.tb_next
-    try:
-        return "".join(traceback.format_exception(type(error), error, trace or error.__traceback__))
-    except Exception as broken:  # noqa: BLE001  formatting calls methods of the user's exception class
-        return f"(its traceback cannot be shown: {type(broken).__name__})"

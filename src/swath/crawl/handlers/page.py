@@ -65,6 +65,8 @@ class Page:
         referrer: str | None = None,
         payload: Any = None,
         attempts: int = 0,
+        method: str = "GET",
+        key: str | None = None,
         limit: int = MAX_BODY,
     ) -> None:
         """Use `Page.from_html` instead. `decoded` and `parsed` are the body and its parts, if they are known.
@@ -80,6 +82,10 @@ class Page:
         """The URL of the page that linked to this one; None for a seed."""
         self.payload: Final = payload
         """The payload of the `Follow` or `Request` that led here."""
+        self.method: Final = method
+        """The method of the request."""
+        self.key: Final = response.url if key is None else key
+        """What identifies the page in the crawl: the URL, or the `key` of its `Request`."""
         self.attempts: Final = attempts
         """How often the page was fetched before, because a fetch failed or a handler asked for a retry."""
         self.state: Any = None
@@ -104,6 +110,8 @@ class Page:
         referrer: str | None = None,
         payload: Any = None,
         fetched_at: datetime = datetime(2030, 1, 1, tzinfo=UTC),
+        method: str = "GET",
+        key: str | None = None,
     ) -> "Page":
         """Return a page for a test. The default Content-Type is HTML in UTF-8; bytes are the body as received."""
         normal = normalise(url)
@@ -115,7 +123,7 @@ class Page:
         head = f"HTTP/1.1 {status}\r\n{lines}\r\n".encode("latin-1", "replace")
         time = fetched_at.timestamp()
         response = Response(normal, status, "http/1.1", b"", head, Headers(head), body, None, time, None, time)
-        return cls(response, depth=depth, referrer=referrer, payload=payload)
+        return cls(response, depth=depth, referrer=referrer, payload=payload, method=method, key=key)
 
     @classmethod
     def from_warc(

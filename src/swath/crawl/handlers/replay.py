@@ -73,6 +73,8 @@ class PageReader:
             depth=line.get("depth", 0),
             referrer=line.get("referrer"),
             payload=line.get("payload"),
+            method=line.get("method", "GET"),
+            key=line.get("key"),
             limit=self._limit,
         )
 

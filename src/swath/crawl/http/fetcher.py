@@ -12,7 +12,6 @@ ignored.
 """
 
 import asyncio
-import re
 import ssl
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -26,13 +25,13 @@ from swath.crawl.http.address import is_public, parse_ip_literal
 from swath.crawl.http.awake_clock import AwakeClock
 from swath.crawl.http.connect_to import ConnectTo, UrlParts, split_url
 from swath.crawl.http.curl_loop import CurlLoop
+from swath.crawl.http.outgoing import OutgoingRequest, format_header
 from swath.crawl.http.resolver import AddressResolver, ResolveError
 from swath.crawl.http.response import FailureKind, Limits, Response, make_failure
 from swath.crawl.http.transfer import BUFFER, PinnedAddress, Transfer, build_response, format_request
 
 ACCEPT = "Accept: text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
 ACCEPT_ENCODING = "Accept-Encoding: gzip, deflate, br, zstd"
-HEADER_PATTERN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+: [!-~](?:[ -~]*[!-~])?")
 NO_FIRST_BYTE = -1  # code of a transfer that was aborted because no byte arrived in time
 SHORTAGE_SECONDS = 60  # without a shortage of descriptors before the number of idle connections grows again
 
@@ -72,7 +71,7 @@ class Fetcher:
         self._wall_clock = wall_clock
         self._clock = clock
         self._awake = AwakeClock(self._loop, clock=clock)
-        self._standard = (_format_header("User-Agent", user_agent), ACCEPT, ACCEPT_ENCODING)
+        self._standard = (format_header("User-Agent", user_agent), ACCEPT, ACCEPT_ENCODING)
         self._max_idle = self._idle = connections if keep_alive > 0 else 1
         self._shortage_at = 0.0  # time of the last shortage of descriptors
         self._curl_loop = CurlLoop(self._loop, done=self._on_done, connections=connections, idle=self._idle)
@@ -87,24 +86,27 @@ class Fetcher:
         self,
         url: str,
         *,
-        headers: Mapping[str, str] | None = None,
         fresh: bool = False,
         address: str | None = None,
         size: int = 0,
+        outgoing: OutgoingRequest | None = None,
     ) -> Response:
-        """GET a URL with one request. Every failure is a response with an `error`, also a reused connection that the
-        host has closed. Pass `fresh=True` for a retry, to use a new connection. If `address` is one of the addresses
-        of the host, connect to no other. The body is limited to `size` bytes or the limit of the fetcher, whichever is
-        larger."""
+        """Fetch a URL with one request: a plain GET, or `outgoing`. Every failure is a response with an `error`, also a
+        reused connection that the host has closed. Pass `fresh=True` for a retry, to use a new connection. If `address`
+        is one of the addresses of the host, connect to no other. The body is limited to `size` bytes or the limit of
+        the fetcher, whichever is larger."""
         target = split_url(url)
         if target is None:
             return self._make_failure(url, "url", "not an http or https URL that can be fetched")
-        sent = self._standard if not headers else _merge_headers(self._standard, headers)
+        sent: tuple[str, ...] = self._standard
+        proxy = self._proxy
+        if outgoing is not None:
+            sent, proxy = _merge_headers(self._standard, outgoing.headers), outgoing.proxy
         async with self._slots:
-            pin = await self._pin(url, target, address)
+            pin = await self._pin(url, target, address, proxy=proxy)
             if isinstance(pin, Response):
                 return pin
-            return await self._transfer(url, target, sent, pin, fresh, max(size, self._limits.size))
+            return await self._transfer(url, target, sent, pin, fresh, max(size, self._limits.size), outgoing)
 
     async def close(self) -> None:
         """Abort all transfers, which cancels their `fetch` calls, and close all connections."""
@@ -157,12 +159,14 @@ class Fetcher:
             return self._make_failure(url, "private", f"{host} {why}")
         return allowed
 
-    async def _pin(self, url: str, target: UrlParts, wanted: str | None = None) -> Response | PinnedAddress | None:
+    async def _pin(
+        self, url: str, target: UrlParts, wanted: str | None = None, *, proxy: str | None = None
+    ) -> Response | PinnedAddress | None:
         """Return the addresses that libcurl may connect to; None if the URL contains the address itself."""
         mapped = self._connect_to.find(target.host, target.port)
         host, port = mapped or (target.host, target.port)
         address = parse_ip_literal(host)
-        if self._proxy is not None:
+        if proxy is not None:
             if address is None or self._is_allowed(address):
                 return PinnedAddress(connect_to=f"::{host}:{port}") if mapped else None
             return self._make_failure(url, "private", f"{address} is not a public address")
@@ -178,7 +182,14 @@ class Fetcher:
         return PinnedAddress(f"{host}:{port}", ",".join(map(_add_brackets, allowed)))
 
     async def _transfer(
-        self, url: str, target: UrlParts, sent: tuple[str, ...], pin: PinnedAddress | None, fresh: bool, size: int
+        self,
+        url: str,
+        target: UrlParts,
+        sent: tuple[str, ...],
+        pin: PinnedAddress | None,
+        fresh: bool,
+        size: int,
+        outgoing: OutgoingRequest | None,
     ) -> Response:
         if self._closed:
             raise UsageError("fetch() was called after the fetcher was closed")
@@ -187,6 +198,8 @@ class Fetcher:
         ended: asyncio.Future[tuple[int, str]] = self._loop.create_future()
         transfer.done = lambda code, message: None if ended.done() else ended.set_result((code, message))
         transfer.prepare(target, sent=sent, pin=pin, fresh=fresh, limit=size)
+        if outgoing is not None:
+            self._set_request(transfer, outgoing)
         started, began = self._wall_clock(), self._awake.start()
         self._curl_loop.add(curl)
         self._busy[curl] = transfer
@@ -195,7 +208,8 @@ class Fetcher:
             code, message = await ended
             if self._is_closed():
                 raise asyncio.CancelledError
-            return self._build_response(transfer, url, target, sent, code, message, started, began)
+            request = format_request(target, sent, outgoing)
+            return self._build_response(transfer, url, request, code, message, started, began)
         finally:
             if self._busy.pop(curl, None) is not None:  # cancelled
                 self._curl_loop.remove(curl)
@@ -205,20 +219,20 @@ class Fetcher:
             if self._is_closed():
                 curl.close()
             else:
+                if outgoing is not None:
+                    self._reset(transfer)
                 self._free.append(transfer)
 
     def _build_response(
         self,
         transfer: Transfer,
         url: str,
-        target: UrlParts,
-        sent: tuple[str, ...],
+        request: bytes,
         code: int,
         message: str,
         started: float,
         began: float,
     ) -> Response:
-        request = format_request(target, sent)
         ended = started + min(self._awake.read() - began, self._limits.total)
         if code == NO_FIRST_BYTE:
             return make_failure(url, "timeout-first-byte", message, started=started, ended=ended, request=request)
@@ -277,8 +291,28 @@ class Fetcher:
                 self._finish(transfer, NO_FIRST_BYTE, f"no byte received within {self._limits.first_byte:g} s")
 
     def _make_transfer(self) -> Transfer:
-        curl = pycurl.Curl()
-        limits = self._limits
+        transfer = Transfer(pycurl.Curl())
+        self._set_options(transfer)
+        return transfer
+
+    def _reset(self, transfer: Transfer) -> None:
+        """Set all options again, so that nothing of a special request is sent with the next one."""
+        transfer.reset()
+        self._set_options(transfer)
+
+    def _set_request(self, transfer: Transfer, outgoing: OutgoingRequest) -> None:
+        """Set what makes a request special."""
+        transfer.set_request(outgoing)
+        if outgoing.proxy != self._proxy:
+            transfer.curl.setopt(pycurl.PROXY, outgoing.proxy or "")
+            transfer.set_callbacks(public_only=self._is_public_only(outgoing.proxy))
+
+    def _is_public_only(self, proxy: str | None) -> bool:
+        """Return whether to check the address of each socket: with a proxy, it is that of the proxy."""
+        return not self._allow_private and proxy is None
+
+    def _set_options(self, transfer: Transfer) -> None:
+        curl, limits = transfer.curl, self._limits
         curl.setopt(pycurl.PROTOCOLS, pycurl.PROTO_HTTP | pycurl.PROTO_HTTPS)
         curl.setopt(pycurl.HTTP_VERSION, pycurl.CURL_HTTP_VERSION_2TLS if self._http2 else pycurl.CURL_HTTP_VERSION_1_1)
         curl.setopt(pycurl.HTTP_CONTENT_DECODING, 0)
@@ -294,7 +328,7 @@ class Fetcher:
             curl.setopt(pycurl.MAXAGE_CONN, max(1, round(self._keep_alive)))
         else:
             curl.setopt(pycurl.FORBID_REUSE, 1)
-        return Transfer(curl, public_only=not self._allow_private and self._proxy is None)
+        transfer.set_callbacks(public_only=self._is_public_only(self._proxy))
 
     def _set_tls(self, curl: pycurl.Curl) -> None:
         curl.setopt(pycurl.SSL_VERIFYPEER, int(self._verify))
@@ -323,19 +357,13 @@ class Fetcher:
         return make_failure(url, kind, detail, started=now, ended=now)
 
 
-def _format_header(name: str, value: str) -> str:
-    if not HEADER_PATTERN.fullmatch(f"{name}: {value}"):
-        raise UsageError(
-            f"{name}: {value!r} is not a valid header: it is empty, contains a line break, or is not ASCII"
-        )
-    return f"{name}: {value}"
-
-
 def _merge_headers(standard: tuple[str, ...], headers: Mapping[str, str]) -> tuple[str, ...]:
     """Return the standard headers, replaced and extended by the given ones."""
+    if not headers:
+        return standard
     given = {name.lower() for name in headers}
     kept = [header for header in standard if header.partition(":")[0].lower() not in given]
-    return (*kept, *(_format_header(name, value) for name, value in headers.items()))
+    return (*kept, *(format_header(name, value) for name, value in headers.items()))
 
 
 def _add_brackets(address: str) -> str:

@@ -10,9 +10,11 @@ import pycurl
 
 from swath.crawl.http.address import is_public
 from swath.crawl.http.connect_to import UrlParts
+from swath.crawl.http.outgoing import OutgoingRequest
 from swath.crawl.http.response import FailureKind, Headers, Limits, Response, Truncation, find_final_head, make_failure
 
 BUFFER = 64 * 1024
+WITH_BODY: Final = ("POST", "PUT", "PATCH")  # methods whose requests have a Content-Length also without a body
 
 # Codes that pycurl has no names for.
 E_HTTP2_STREAM = 92
@@ -83,7 +85,7 @@ class Transfer:
         "sent",
     )
 
-    def __init__(self, curl: pycurl.Curl, *, public_only: bool) -> None:
+    def __init__(self, curl: pycurl.Curl) -> None:
         self.curl = curl
         self.lines: list[bytes] = []
         self.body = bytearray()  # not a list of chunks: a host can send two bytes at a time
@@ -96,11 +98,22 @@ class Transfer:
         self.fresh = False  # uses a new connection
         self._limit = 0  # bytes of a body
         self._pin: PinnedAddress | None = None
-        curl.setopt(pycurl.WRITEFUNCTION, self._on_body)
-        curl.setopt(pycurl.HEADERFUNCTION, self.lines.append)
-        curl.setopt(pycurl.PREREQFUNCTION, self._on_request)
+
+    def set_callbacks(self, *, public_only: bool) -> None:
+        """Let libcurl call this object. With `public_only`, each socket is checked when it is opened."""
+        self.curl.setopt(pycurl.WRITEFUNCTION, self._on_body)
+        self.curl.setopt(pycurl.HEADERFUNCTION, self.lines.append)
+        self.curl.setopt(pycurl.PREREQFUNCTION, self._on_request)
         if public_only:
-            curl.setopt(pycurl.OPENSOCKETFUNCTION, self._on_open)
+            self.curl.setopt(pycurl.OPENSOCKETFUNCTION, self._on_open)
+        else:
+            self.curl.unsetopt(pycurl.OPENSOCKETFUNCTION)
+
+    def reset(self) -> None:
+        """Set every option to libcurl's default. Connections stay open."""
+        self.curl.reset()
+        self.sent = None
+        self.fresh = False
 
     def prepare(
         self, target: UrlParts, *, sent: tuple[str, ...], pin: PinnedAddress | None, fresh: bool, limit: int
@@ -116,6 +129,20 @@ class Transfer:
             self.sent = sent
         self._bind(self._pin, pin)
         self._pin = pin
+
+    def set_request(self, outgoing: OutgoingRequest) -> None:
+        """Set the method and body, after `prepare`. Call `reset` before another request."""
+        method, body = outgoing.method, outgoing.body
+        if method == "HEAD":
+            self.curl.setopt(pycurl.NOBODY, 1)
+        elif sends_body(outgoing):
+            self.curl.setopt(pycurl.POSTFIELDS, body)
+            if not any(header.lower().startswith("content-type:") for header in self.sent or ()):
+                self.curl.setopt(pycurl.HTTPHEADER, (*(self.sent or ()), "Content-Type:"))  # without libcurl's own
+            if method != "POST":
+                self.curl.setopt(pycurl.CUSTOMREQUEST, method)
+        elif method != "GET":
+            self.curl.setopt(pycurl.CUSTOMREQUEST, method)
 
     def _bind(self, before: PinnedAddress | None, now: PinnedAddress | None) -> None:
         """Tell libcurl which addresses to use.
@@ -289,7 +316,17 @@ def _describe_failure(transfer: Transfer, kind: FailureKind, code: int, message:
     return message or "closed within the headers"
 
 
-def format_request(target: UrlParts, headers: Sequence[str]) -> bytes:
+def sends_body(outgoing: OutgoingRequest) -> bool:
+    """Return whether a request has a body, which may be empty."""
+    return bool(outgoing.body) or outgoing.method in WITH_BODY
+
+
+def format_request(target: UrlParts, headers: Sequence[str], outgoing: OutgoingRequest | None = None) -> bytes:
     """Return the request as libcurl sends it over HTTP/1.1, which a test verifies. HTTP/2 has no text form."""
     fields = "".join(f"{header}\r\n" for header in headers)
-    return f"GET {target.path} HTTP/1.1\r\nHost: {target.authority}\r\n{fields}\r\n".encode()
+    method, body = "GET", b""
+    if outgoing is not None:
+        method, body = outgoing.method, outgoing.body
+        if sends_body(outgoing):
+            fields += f"Content-Length: {len(body)}\r\n"
+    return f"{method} {target.path} HTTP/1.1\r\nHost: {target.authority}\r\n{fields}\r\n".encode() + body

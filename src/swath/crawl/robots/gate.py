@@ -29,6 +29,7 @@ from swath.crawl.ip_lanes import IpLanes
 from swath.crawl.links import LinkFilter
 from swath.crawl.pacing import LanePacing, compute_robots_retry_pause
 from swath.crawl.page_fetcher import NOT_SENT, PERMANENT, UNREACHABLE, PageFetcher, count_failures
+from swath.crawl.page_request import get_url
 from swath.crawl.parse.page import decode_body
 from swath.crawl.refusal import PRIVATE, refuse_page
 from swath.crawl.robots.cache import (
@@ -87,13 +88,13 @@ class RobotsGate:
     @staticmethod
     def is_hop(item: Item) -> bool:
         """Return whether an item is the target of a robots.txt redirect instead of a page."""
-        return item.key.startswith(KEY_PREFIX)
+        return item.key.startswith(KEY_PREFIX) and "origin" in (item.payload or {})  # a user may choose a key
 
     # a page
 
     async def check(self, item: Item) -> Outcome | None:
         """Return None if the page may be fetched now, otherwise its outcome."""
-        origin = normalise.origin(item.key)
+        origin = normalise.origin(get_url(item))
         while isinstance(known := await self._cache.get(origin), RobotsRedirect) or known is None:
             if (request := self._requests.get(origin)) is None:
                 request = self._requests[origin] = asyncio.get_running_loop().create_future()
@@ -110,7 +111,7 @@ class RobotsGate:
         if wait := await self._compute_seconds_to_retry(known):
             return item.release(started=False, after=wait)
         self._pacing.get(item.lane).crawl_delay = known.robots.get_crawl_delay(self._settings.user_agent)
-        verdict = known.robots.decide(item.key, self._settings.user_agent)
+        verdict = known.robots.decide(get_url(item), self._settings.user_agent)
         if verdict.allowed:
             return None
         assert verdict.rule is not None
@@ -145,7 +146,7 @@ class RobotsGate:
 
     async def check_reachable(self, item: Item) -> Outcome | None:
         """Return the outcome of a page if its origin cannot be reached, as far as this process knows; else None."""
-        origin = normalise.origin(item.key)
+        origin = normalise.origin(get_url(item))
         if origin not in self._failing:
             return None
         known = await self._cache.get(origin)
@@ -158,7 +159,7 @@ class RobotsGate:
         """Settle a page whose request failed, if no page of the origin was fetched so far."""
         if response.error not in UNREACHABLE or is_unreachable_form(item, response):
             return await self._fetcher.settle_failure(item, response)
-        origin = normalise.origin(item.key)
+        origin = normalise.origin(get_url(item))
         if len(self._failing) >= MAX_FAILING:
             self._failing.clear()
         self._failing.add(origin)

@@ -14,7 +14,8 @@ Each kind of fault has its own hosts, linked from `faults.demo.test`: `statuses.
 All hosts share one registrable domain, so a crawl of scope `domain` covers the whole web.
 
 **Shops.** `Web(shops=2, books=100)` adds `shop0.demo.test` and so on, for crawlers that take data out of pages:
-listings, details, a search form, and a JSON API under `/api/books`. `list_books(web)` yields what they have.
+listings, details, a search form, and a JSON API under `/api/books`. The last two take GET and POST. `list_books(web)`
+yields what they have.
 
 **Expectations.** Each URL has a requirement: a crawl MUST archive it, must TRY it, MAY request it, or must NEVER do so
 (see `Requirement`). `web.expectation(url)` returns it for any URL. `urls_to_archive()`, `urls_to_try()`,

@@ -33,6 +33,7 @@ class OrdinarySite:
     layout: HostLayout
 
     counts_targets = False
+    takes_posts = False
 
     @property
     def host(self) -> str:

@@ -1,8 +1,9 @@
-"""The head of a request, which is all that the server reads."""
+"""The head of a request."""
 
 from dataclasses import dataclass
 
 MAX_HEAD_BYTES = 1 << 16
+MAX_BODY_BYTES = 1 << 20
 END_OF_HEAD = b"\r\n\r\n"
 
 
@@ -14,6 +15,7 @@ class RequestHead:
     agent: str
     accept_encoding: str
     keep_alive: bool
+    length: int = 0  # of the body
 
 
 def parse_head(head: bytes, *, scheme: str) -> RequestHead | None:
@@ -35,6 +37,7 @@ def parse_head(head: bytes, *, scheme: str) -> RequestHead | None:
     if not host:
         return None
     connection = fields.get("connection", "").lower()
+    length = fields.get("content-length", "")
     return RequestHead(
         method=method,
         host=host.lower().removesuffix(":443" if scheme == "https" else ":80"),
@@ -42,4 +45,5 @@ def parse_head(head: bytes, *, scheme: str) -> RequestHead | None:
         agent=fields.get("user-agent", ""),
         accept_encoding=fields.get("accept-encoding", "").lower(),
         keep_alive="close" not in connection and (version != "HTTP/1.0" or "keep-alive" in connection),
+        length=int(length) if length.isascii() and length.isdigit() and len(length) < 10 else 0,
     )

@@ -20,6 +20,8 @@ class Request:
     target_requests: int = 0  # earlier requests for this target, if the site has `counts_targets`
     accept_encoding: str = ""
     now: float = 0.0  # seconds since 1970, for dates in responses
+    method: str = "GET"
+    body: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)

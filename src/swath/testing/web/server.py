@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import assert_never
 
-from swath.testing.web.request_head import END_OF_HEAD, MAX_HEAD_BYTES, RequestHead, parse_head
+from swath.testing.web.request_head import END_OF_HEAD, MAX_BODY_BYTES, MAX_HEAD_BYTES, RequestHead, parse_head
 from swath.testing.web.request_log import LoggedRequest, RequestLog
 from swath.testing.web.scripted_response import NOT_FOUND, End, Repeat, Request, ScriptedResponse, Wait, reply
 from swath.testing.web.site import Site
@@ -23,7 +23,7 @@ AT_ONCE_BYTES = 1 << 16  # the kernel buffers this much in one call
 MAX_COUNTED = 100_000  # limit on targets with a request count
 
 BAD_REQUEST = replace(reply(400, b"<p>Bad request.</p>"), end=End.CLOSE)
-NOT_ALLOWED = reply(405, b"<p>Only GET and HEAD are supported.</p>", headers=[("Allow", "GET, HEAD")])
+NOT_ALLOWED = reply(405, b"<p>The method is not allowed.</p>", headers=[("Allow", "GET, HEAD")])
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,17 +77,22 @@ class ServerState:
         self._sites = sites
         self._target_requests: Counter[tuple[str, str]] = Counter()
 
-    def respond(self, request: RequestHead) -> ScriptedResponse:
+    def respond(self, request: RequestHead, body: bytes) -> ScriptedResponse:
         """Count a request and return the response to it. Unknown hosts get a 404."""
         site = self._sites.get(request.host)
         if site is None:
             return NOT_FOUND
+        if request.method not in (("GET", "HEAD", "POST") if site.takes_posts else ("GET", "HEAD")):
+            return NOT_ALLOWED
         nth, again = self.host_requests[request.host], 0
         self.host_requests[request.host] += 1
         if site.counts_targets and len(self._target_requests) < MAX_COUNTED:
             again = self._target_requests[request.host, request.target]
             self._target_requests[request.host, request.target] += 1
-        return site.respond(Request(request.host, request.target, nth, again, request.accept_encoding, time.time()))
+        accepted, now = request.accept_encoding, time.time()
+        return site.respond(
+            Request(request.host, request.target, nth, again, accepted, now, method=request.method, body=body)
+        )
 
     async def close_connections(self) -> None:
         for connection in list(self.connections):
@@ -145,16 +150,21 @@ class HTTPConnection(asyncio.Protocol):
                     self._transport.abort()
                 return
             request = parse_head(bytes(self._buffer[:end]), scheme=self._scheme)
-            del self._buffer[: end + len(END_OF_HEAD)]
-            self._respond(self._transport, request)
+            start = end + len(END_OF_HEAD)
+            length = 0 if request is None else request.length
+            if len(self._buffer) < start + length:
+                if length > MAX_BODY_BYTES:
+                    self._transport.abort()
+                return
+            body = bytes(self._buffer[start : start + length])
+            del self._buffer[: start + length]
+            self._respond(self._transport, request, body)
 
-    def _respond(self, transport: asyncio.Transport, request: RequestHead | None) -> None:
+    def _respond(self, transport: asyncio.Transport, request: RequestHead | None, body: bytes) -> None:
         if request is None:
             request, response = RequestHead("", "", "", "", "", False), BAD_REQUEST
-        elif request.method not in ("GET", "HEAD"):
-            response = NOT_ALLOWED
         else:
-            response = self._state.respond(request)
+            response = self._state.respond(request, body)
         if not request.keep_alive and response.end is End.KEEP:
             response = replace(response, end=End.CLOSE)
         if request.method == "HEAD":

@@ -73,6 +73,7 @@ class Shop:
     number: int
 
     counts_targets = False
+    takes_posts = True
 
     @property
     def host(self) -> str:
@@ -83,6 +84,8 @@ class Shop:
         return max(1, -(-self.plan.books // BOOKS_PER_LISTING))
 
     def respond(self, request: Request) -> ScriptedResponse:
+        if request.method == "POST":
+            return self._respond_to_post(request)
         parts = urlsplit(request.target)
         if request.target == "/":
             return self._reply_listing(1)
@@ -96,6 +99,19 @@ class Shop:
             page = parse_qs(parts.query).get("page", ["1"])[0]
             return self._reply_json(int(page)) if page.isascii() and page.isdigit() else NOT_FOUND
         return NOT_FOUND
+
+    def _respond_to_post(self, request: Request) -> ScriptedResponse:
+        """Answer the search form and the API as a GET does, with the parameters from the body."""
+        if request.target == "/search":
+            return self._reply_search(parse_qs(request.body.decode(errors="replace")).get("q", [""])[0])
+        if request.target != "/api/books":
+            return NOT_FOUND
+        try:
+            asked = json.loads(request.body)
+        except ValueError:
+            asked = None
+        page = asked.get("page") if isinstance(asked, dict) else None
+        return self._reply_json(page) if isinstance(page, int) else reply(400, b"<p>Send a page as JSON.</p>")
 
     def expectation(self, target: str) -> Expectation | None:
         if target == "/robots.txt":

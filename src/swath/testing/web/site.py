@@ -18,6 +18,11 @@ class Site(Protocol):
         """Whether responses depend on `Request.target_requests`."""
         ...
 
+    @property
+    def takes_posts(self) -> bool:
+        """Whether POST requests are answered. Those to other sites have status 405."""
+        ...
+
     def respond(self, request: Request) -> ScriptedResponse: ...
 
     def expectation(self, target: str) -> Expectation | None:

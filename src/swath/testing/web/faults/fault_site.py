@@ -32,6 +32,7 @@ class FaultSite:
     linked_from_hub: bool  # the hub is faults.demo.test
     guard: MaybeRespond
     counts_targets: bool = True
+    takes_posts: bool = False
 
     def respond(self, request: Request) -> ScriptedResponse:
         guarded = self.guard(request)

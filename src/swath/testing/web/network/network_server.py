@@ -101,8 +101,8 @@ class _NetworkState(ServerState):
         self.listeners: dict[str, list[Listener]] = {}
         self._limits = {name: host.max_requests for name, host in hosts.items() if host.max_requests is not None}
 
-    def respond(self, request: RequestHead) -> ScriptedResponse:
-        response = super().respond(request)
+    def respond(self, request: RequestHead, body: bytes) -> ScriptedResponse:
+        response = super().respond(request, body)
         if self.host_requests[request.host] < self._limits.get(request.host, math.inf):
             return response
         for listener in self.listeners[request.host]:
