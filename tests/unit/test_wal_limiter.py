@@ -169,7 +169,9 @@ def test_the_warning_names_sizes_in_megabytes(
             writer.commit(3_100_000 // 65536)
             writer.limiter.is_due()
             writer.shorten()
-    assert f"{tmp_path / 'x.db'}-wal has grown to 6 MB, beside a database of 4 MB: another connection has" in caplog.text
+    assert (
+        f"{tmp_path / 'x.db'}-wal has grown to 6 MB, beside a database of 4 MB: another connection has" in caplog.text
+    )
 
 
 def test_after_a_failure_the_log_is_tried_again_when_it_is_longer(writer: Writer) -> None:
