@@ -484,14 +484,16 @@ async def test_reopen_done_leaves_items_with_other_results_alone() -> None:
 async def test_reopen_done_takes_an_item_once_although_it_is_done_again_meanwhile() -> None:
     async with bench() as b:
         await settle_with_results(b, {"k": {"why": 1}})
-        b.faults.changed["done"] = lambda page: page._replace(after=(0, 1)) if b.faults.calls["done"] == 1 else page
-        reopens, lists = b.faults.held_up["reopen"], b.faults.held_up["done"] = asyncio.Event(), asyncio.Event()
+        b.faults.changed["items"] = lambda page: (
+            page._replace(after=(0, 1, 0)) if b.faults.calls["items"] == 1 else page
+        )
+        reopens, lists = b.faults.held_up["reopen"], b.faults.held_up["items"] = asyncio.Event(), asyncio.Event()
         lists.set()
         reopening = asyncio.create_task(b.frontier.reopen_done(result_key="why"))
         await b.faults.saw("reopen")
         lists.clear()
         reopens.set()
-        await b.faults.saw("done", 2)
+        await b.faults.saw("items", 2)
         b.clock.advance(1)
         claim = await claimed(b)
         await claim.settle([item.done(result={"why": 1}) for item in claim.items])

@@ -183,7 +183,7 @@ async def test_times_are_shown_by_the_wall_clock_as_it_is_set_now(start: Open, m
     for outcome in ("done", "dead"):
         claim = await frontier.claim(1)
         assert claim is not None
-        await claim.settle([claim.items[0].done() if outcome == "done" else claim.items[0].dead(reason="x")])
+        await claim.settle([claim.items[0].done(result=1) if outcome == "done" else claim.items[0].dead(reason="x")])
         machine.advance(10 + TICKS)
     machine.step(5 * 365 * 86_400.0)
     now = as_datetime(machine.wall())
