@@ -9,6 +9,7 @@ from typing import Any
 from swath import UsageError
 from swath.crawl.archive.record import ItemLine
 from swath.crawl.handlers.errors import SinkFailed
+from swath.crawl.handlers.failures import format_message, is_for_the_run
 from swath.crawl.handlers.items import ItemRecord, parse_record
 
 SinkFunction = Callable[[Any, Sequence[ItemRecord]], Awaitable[None] | None]
@@ -46,6 +47,10 @@ class ItemSink:
         except Exception as error:
             self._error = error
             raise
+        except BaseException as error:
+            if is_for_the_run(error):
+                raise
+            raise SinkFailed(self._describe(error)) from error
 
     def _write(self, connection: Any, lines: Sequence[ItemLine]) -> None:
         try:
@@ -56,16 +61,20 @@ class ItemSink:
         except Exception as error:
             self._error = error
             raise
+        except BaseException as error:  # such as a SystemExit: no Ctrl-C reaches a thread
+            raise SinkFailed(self._describe(error)) from error
 
     def translate(self, error: Exception) -> Exception:
         """Return the error for the user if it is the one that the function raised."""
         if error is not self._error:
             return error
+        return SinkFailed(self._describe(error))
+
+    def _describe(self, error: BaseException) -> str:
         name = getattr(self._function, "__name__", "sink")
         frames = traceback.extract_tb(error.__traceback__)
         place = f" ({Path(frames[-1].filename).name}:{frames[-1].lineno})" if frames else ""
-        text = " ".join(traceback.format_exception_only(error)[-1].split())
-        return SinkFailed(
-            f"the sink {name} failed: {text}{place}. The pages of these items were not settled: a resume fetches them "
-            "again"
+        return (
+            f"the sink {name} failed: {format_message(error)}{place}. The pages of these items were not settled: a "
+            "resume fetches them again"
         )
