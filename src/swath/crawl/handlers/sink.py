@@ -44,6 +44,9 @@ class ItemSink:
             written = self._function(connection, [parse_record(line) for line in lines])
             if written is not None:
                 await written
+            status = connection.info.transaction_status.name
+            if status == "IDLE" or (connection.closed and not connection.broken):
+                raise SinkFailed(self._describe_end())
         except Exception as error:
             self._error = error
             raise
@@ -58,6 +61,8 @@ class ItemSink:
             if inspect.iscoroutine(written):
                 written.close()
                 raise UsageError("the sink returned something to await: define it with `async def`")
+            if not connection.in_transaction:
+                raise SinkFailed(self._describe_end())
         except Exception as error:
             self._error = error
             raise
@@ -66,9 +71,16 @@ class ItemSink:
 
     def translate(self, error: Exception) -> Exception:
         """Return the error for the user if it is the one that the function raised."""
-        if error is not self._error:
+        if error is not self._error or isinstance(error, SinkFailed):
             return error
         return SinkFailed(self._describe(error))
+
+    def _describe_end(self) -> str:
+        name = getattr(self._function, "__name__", "sink")
+        return (
+            f"the sink {name} has ended the transaction: it must not commit, roll back or close. Its pages were not "
+            "settled, so a resume writes their items again"
+        )
 
     def _describe(self, error: BaseException) -> str:
         name = getattr(self._function, "__name__", "sink")
