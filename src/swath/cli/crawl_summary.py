@@ -34,7 +34,7 @@ async def describe_end(
     if not status.waiting and not total_pages:
         seed = seeds.read_first_seed(settings.directory)
         cause = f": {await _find_cause(frontier, seed)}" if seed else ""  # a machine that joins may have no seeds
-        start = await explain_key(frontier, START_KEY)
+        start = await explain_key(frontier, START_KEY, lane=START_KEY)
         if start.state == "dead":
             cause = f": {_get_cause(start)}"
         return f"{NOTHING}{cause}" + (f", {status.dead:,} failed" if status.dead > bool(seed) else "")

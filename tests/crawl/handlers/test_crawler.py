@@ -180,6 +180,7 @@ def check(value: object) -> Any:
         ([{"x": "y" * 1_000_000}] * 11, "handler handler yielded more than 10 MB for one page"),
         ((Follow("/" + "x" * 100) for _ in range(1_000_000)), "yielded more than 10 MB"),
         ([Follow(["/"] * 60, payload="x" * 190_000)], "yielded more than 10 MB"),
+        ((Follow([]) for _ in range(1_000_000)), "yielded more than 10 MB"),
         ([Follow("/", payload=float("inf"))], "payload is inf, which JSON does not have"),
     ],
 )  # fmt: skip

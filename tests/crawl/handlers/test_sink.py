@@ -136,6 +136,18 @@ async def test_a_plain_sink_that_returns_an_awaitable_is_explained(table: Table,
         await run(make_crawler(forgets), PAGES, tmp_path, store=table.store)
 
 
+async def test_a_sink_that_commits_is_explained(table: Table, tmp_path: Path) -> None:
+    def commit(connection: sqlite3.Connection, items: object) -> None:
+        connection.commit()
+
+    async def commit_async(connection: psycopg.AsyncConnection, items: object) -> None:
+        await connection.execute("COMMIT")
+
+    crawler = make_crawler(commit if table.store is None else commit_async)
+    with pytest.raises(SinkFailed, match="has ended the transaction: it must not commit"):
+        await run(crawler, PAGES, tmp_path, store=table.store)
+
+
 async def test_a_discarded_crawl_leaves_the_table(table: Table, tmp_path: Path) -> None:
     crawler = make_crawler(table.sink)
     await run(crawler, {f"{A}/": PAGES[f"{A}/"]}, tmp_path, store=table.store)

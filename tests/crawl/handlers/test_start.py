@@ -92,6 +92,19 @@ async def test_a_crawl_needs_no_other_seeds_and_a_resume_does_not_run_it_again(t
     assert (again.requests, again.notes, calls) == ({}, [], [1])
 
 
+def test_a_page_with_its_key_is_a_page() -> None:
+    crawler = Crawler(f"{A}/")
+
+    @crawler.default()
+    def visit(page: Page) -> Iterator[Any]:
+        yield {"url": page.url}
+        if page.url == f"{A}/":
+            yield Request("/list", key=START_KEY)
+
+    result = crawl(crawler, {f"{A}/": "a", f"{A}/list": "b"})
+    assert (result.failed, [item["url"] for item in result.items["item"]]) == ({}, [f"{A}/", f"{A}/list"])
+
+
 async def test_it_gets_the_state() -> None:
     @asynccontextmanager
     async def opened() -> AsyncIterator[list[str]]:

@@ -20,6 +20,9 @@ from swath.crawl.priority import TOP_LEVEL
 
 MAX_BYTES: Final = 10_000_000  # of all that a handler yields for a page
 LINK_BYTES: Final = 100  # counted for each link, in addition to its URL
+EMPTY_BYTES: Final = (
+    100  # counted for an item that a pipeline drops and for a Follow: a handler may yield them endlessly
+)
 MAX_PAYLOAD: Final = 200_000  # bytes of the payload of a Follow or Request
 MAX_STORED: Final = 230_000  # bytes of the payload, headers and body of a Request
 
@@ -108,6 +111,7 @@ class Collector:
             raise InvalidYield("the handler was abandoned")  # ends a generator that runs in a thread
         match value:
             case Follow():
+                self._count(EMPTY_BYTES)
                 options = Request("", to=value.to, priority=value.priority, payload=value.payload)
                 self._add_requests(value.urls, options, strict=False)
             case Request():
@@ -116,6 +120,7 @@ class Collector:
                 raise InvalidYield(describe_wrong_value(value))
             case _:
                 if self._pipelines and (value := self._apply_pipelines(value)) is None:
+                    self._count(EMPTY_BYTES)
                     return
                 line = format_item(value, {**self._meta, "_id": f"{self._visit}-{len(self.lines)}"})
                 self._check_class(line.kind, value)
