@@ -37,6 +37,7 @@ from swath.crawl.fleet import ChildFailed, Fleet
 from swath.crawl.handlers.code import CrawlCode
 from swath.crawl.handlers.lifespan import leave_process
 from swath.crawl.job import GRACE_SECONDS, LIFESPAN, count_pages
+from swath.crawl.page_processor import HANDLER_FAILED
 from swath.crawl.preflight import check_settings
 from swath.crawl.seed_list import Seed
 from swath.crawl.settings import CrawlSettings, list_warnings
@@ -239,7 +240,9 @@ class CrawlCommand:
         result = await describe_end(frontier, settings, status, stopped_by=stopped_by, total_pages=total_pages)
         fields = view.frontier_to_json(status, total_pages) | run_view.to_json((), fleet.errors)
         log.write(Finished(stopped_by, seconds, drop_empty({"result": result, **_to_json(stats), **fields})))
-        next_steps = list(list_next_steps(settings, status, result, total_pages=total_pages))
+        next_steps = list(
+            list_next_steps(settings, status, result, total_pages=total_pages, can_repair=self._can_repair(stats))
+        )
         if self._json:
             print_event("summary", {
                 "result": result, "stopped_by": stopped_by, "seconds": seconds, **_to_json(stats),
@@ -261,6 +264,12 @@ class CrawlCommand:
         complete = not status.waiting and not status.dead and total_pages and stopped_by != FAILED
         complete = complete and LIFESPAN not in stats.get("errors", ())
         return ExitCode.OK if complete else ExitCode.NEGATIVE
+
+    def _can_repair(self, stats: Mapping[str, Any]) -> bool:
+        """Return whether handlers failed in this run on pages that `swath extract --failed` can repair."""
+        if self._code is None or self._code.crawler.sink is not None or not self._settings.warc:
+            return False
+        return HANDLER_FAILED in stats.get("errors", ())
 
 
 def _confirm_discard() -> None:

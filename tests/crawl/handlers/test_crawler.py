@@ -385,7 +385,7 @@ def test_settings_may_have_the_types_of_python() -> None:
 
 
 def test_seeds_of_the_wrong_type_are_explained() -> None:
-    with pytest.raises(UsageError, match=r"the seed \['https://a\.example/'\] is of type list: pass each URL as an arg"):
+    with pytest.raises(UsageError, match=r"the seed \['https://a\.example/'\] is of type list: pass each URL as"):
         Crawler(["https://a.example/"])  # type: ignore[arg-type]
 
 
