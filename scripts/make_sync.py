@@ -51,7 +51,7 @@ BODIES = {
     ("Frontier", "reopen_done"): """
         wanted = keys if keys is None or isinstance(keys, str) else list(keys)
         return self._portal.call(
-            self._frontier.reopen_done(wanted, result_key=result_key, lane=lane, where=where))""",
+            self._frontier.reopen_done(wanted, result_key=result_key, lane=lane, where=where, audit=audit))""",
     ("Frontier", "encode"): """
         several = items if isinstance(items, Item | EncodedItem | str) else list(items)
         return self._portal.call(self._portal.encode(self._frontier, several, drop_known))""",

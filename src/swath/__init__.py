@@ -31,7 +31,17 @@ from swath.core.errors import (
     WrongTransaction,
 )
 from swath.core.events import Event, Observer
-from swath.core.inspection import DeadItem, DoneItem, LaneInfo, PendingItem
+from swath.core.inspection import (
+    AuditEntry,
+    ClaimInfo,
+    DeadItem,
+    DoneItem,
+    ItemPage,
+    LaneInfo,
+    LaneRanking,
+    ListedItem,
+    PendingItem,
+)
 from swath.core.item import (
     DEFAULT_LANE,
     DEFAULT_PRIORITY,
@@ -45,6 +55,7 @@ from swath.core.item import (
     Split,
     Unchanged,
 )
+from swath.core.key_check import KeyCheckReport
 from swath.core.problem import Problem
 from swath.core.redact import find_passwords, mask_password, redact
 from swath.core.status import Explanation, PartitionInfo, Status, StoreInfo, StoreTime
@@ -68,10 +79,12 @@ __all__ = [
     "MAX_SECONDS",
     "STOP_SECONDS",
     "UNCHANGED",
+    "AuditEntry",
     "Backend",
     "CheckReport",
     "Checkpoint",
     "Claim",
+    "ClaimInfo",
     "Clock",
     "Dead",
     "DeadItem",
@@ -88,8 +101,12 @@ __all__ = [
     "InvalidSetting",
     "InvalidStoreURL",
     "Item",
+    "ItemPage",
+    "KeyCheckReport",
     "LaneInfo",
+    "LaneRanking",
     "LeaseLost",
+    "ListedItem",
     "ManualClock",
     "Mismatch",
     "MissingExtra",

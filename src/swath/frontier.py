@@ -5,6 +5,7 @@ import json
 from collections import defaultdict
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Mapping, Sequence
 from datetime import datetime
+from heapq import heappush, heappushpop
 from time import perf_counter
 from types import TracebackType
 from typing import Any, Literal, Self
@@ -14,34 +15,56 @@ from swath.core import events
 from swath.core.check import CheckReport, check_store
 from swath.core.claimer import Claimer
 from swath.core.clock import as_datetime
-from swath.core.drop import Dropper, empty_inboxes, list_pending
+from swath.core.drop import Dropper, empty_inboxes, list_items, list_pending
 from swath.core.encoding import encode_drop, encode_facts, encode_item
 from swath.core.errors import InvalidSetting, StoreUnavailable, UsageError
 from swath.core.inspection import (
+    AuditEntry,
+    ClaimInfo,
     DeadItem,
     DoneItem,
+    ItemPage,
     LaneInfo,
+    LaneRanking,
     PendingItem,
+    build_audit_entry,
+    build_claim_info,
     build_dead_item,
-    build_dead_row,
     build_done_item,
-    build_done_row,
+    build_found_row,
+    build_item,
     build_lane_info,
     build_pending_item,
+    format_cursor,
+    parse_cursor,
 )
 from swath.core.item import UNCHANGED, Dead, Done, Item, Unchanged
+from swath.core.key_check import KeyCheckReport, check_keys
 from swath.core.lane import hash_key, locate_lane
 from swath.core.repair import repair
 from swath.core.session import Session
-from swath.core.status import Explanation, Status, StoreTime, explain, explain_unknown, summarize_status
+from swath.core.status import (
+    Explanation,
+    Status,
+    StoreTime,
+    explain,
+    explain_unknown,
+    is_waiting,
+    list_oldest,
+    summarize_status,
+)
 from swath.core.store import (
     ADD_CHUNK,
     DEFAULT,
+    ITEM_STATES,
+    MAX_EXAMINED,
+    AuditChange,
     ClaimReply,
-    DoneRow,
     EncodedItem,
     Found,
+    ItemRow,
     LaneChange,
+    LaneRow,
     OutputMove,
     Store,
 )
@@ -242,9 +265,10 @@ class Frontier:
 
     async def _pause(self, lane: str | None, *, paused: bool) -> None:
         if lane is None:
-            await self.configure(paused=paused)
+            await self._configure({}, paused=paused)
         else:
             await self._change_lane(lane, LaneChange(paused=paused))
+        await self._audit("pause" if paused else "resume", lane=lane)
 
     async def block(
         self, lane: str, *, until: datetime | None = None, seconds: float | None = None, at_least: bool = False
@@ -270,10 +294,12 @@ class Frontier:
         *,
         min_interval: float | Literal["default"] | Unchanged = UNCHANGED,
         concurrency: int | Literal["default"] | Unchanged | None = UNCHANGED,
+        audit: bool = True,
     ) -> None:
         """Set the limits of one lane: seconds between two starts, and items in flight (None: unlimited).
 
-        "default" means the default of the frontier. Limits that you leave out are not changed.
+        "default" means the default of the frontier. Limits that you leave out are not changed. Pass `audit=False` if a
+        program adjusts limits all the time: the audit keeps the last 1,000 changes.
         """
         change = LaneChange(
             min_interval=_encode_limit(
@@ -282,6 +308,9 @@ class Frontier:
             concurrency=_encode_limit("concurrency", concurrency, check_concurrency),
         )
         await self._change_lane(lane, change)
+        if audit:
+            given = {"min_interval": min_interval, "concurrency": concurrency}
+            await self._audit("limit", lane=lane, detail=_list_given(given, unset=(UNCHANGED,)))
 
     async def _change_lane(self, lane: str, change: LaneChange) -> None:
         check_lane(lane)
@@ -302,7 +331,14 @@ class Frontier:
         rescheduled one by one, which takes a while if there are many. If the call is interrupted, call again with the
         same values.
         """
-        changes = check_settings(min_interval, concurrency, max_attempts)
+        await self._configure(check_settings(min_interval, concurrency, max_attempts), paused=paused)
+        given = {"min_interval": min_interval, "concurrency": concurrency, "max_attempts": max_attempts}
+        detail = _list_given(given, unset=(None, UNCHANGED))
+        if concurrency is None:
+            detail["concurrency"] = None
+        await self._audit("configure", detail=detail if paused is None else detail | {"paused": paused})
+
+    async def _configure(self, changes: Mapping[str, int], *, paused: bool | None) -> None:
         await self._change_settings(changes, paused=paused)
         self._session.emit(events.SettingsChanged(paused))
 
@@ -333,6 +369,7 @@ class Frontier:
         dropper = Dropper(self._store, where, encode_drop(reason))
         dropped = await (dropper.drop_all(lane) if wanted is None else dropper.drop_keys(wanted, lane))
         self._session.emit(events.Dropped(dropped))
+        await self._audit("drop", lane=lane, items=dropped, detail={"reason": reason})
         return dropped
 
     async def empty_inbox(self, lane: str | None = None) -> None:
@@ -354,6 +391,7 @@ class Frontier:
         for key in _list_keys(keys):
             reopened += await self._reopen_found(key, lane, {"done", "dead"})
         self._session.emit(events.Reopened(reopened))
+        await self._audit("reopen", lane=lane, items=reopened)
         return reopened
 
     async def reopen_dead(
@@ -370,6 +408,7 @@ class Frontier:
             for key in _list_keys(keys):
                 reopened += await self._reopen_found(key, lane, {"dead"}, reason)
         self._session.emit(events.Reopened(reopened))
+        await self._audit("reopen_dead", lane=lane, items=reopened, detail=_list_given({"reason": reason}))
         return reopened
 
     async def repair(self, outcomes: Iterable[Done | Dead], *, outputs: Sequence[OutputMove] = ()) -> None:
@@ -393,12 +432,13 @@ class Frontier:
         result_key: str,
         lane: str | None = None,
         where: Callable[[DoneItem], bool] | None = None,
+        audit: bool = True,
     ) -> int:
         """Make done items ready again whose result is a mapping with `result_key`; return how many.
 
         Such as "dropped" for items that `drop` settled. Items that are done with another result are never chosen.
         Choose among those with it by key, by lane, by a function that says which ones, or by several of these; all if
-        none is given.
+        none is given. Pass `audit=False` if a program does this all the time.
         """
         check_text("result_key", result_key, MAX_KEY_BYTES)
         reopened = 0
@@ -408,25 +448,44 @@ class Frontier:
             chosen = [
                 (row.partition, row.position)
                 for row in page
-                if row.settled_at <= began and _is_chosen(build_done_item(row), result_key, where)
+                if _is_older(row, began) and _is_chosen(build_done_item(row), result_key, where)
             ]
             reopened += await self._store.reopen(chosen) if chosen else 0
         self._session.emit(events.Reopened(reopened))
+        if audit:
+            await self._audit("reopen_done", lane=lane, items=reopened, detail={"result_key": result_key})
         return reopened
 
-    async def _find_done(self, keys: Sequence[str], lane: str | None) -> AsyncIterator[Sequence[DoneRow]]:
+    async def _audit(
+        self, action: str, *, lane: str | None = None, items: int | None = None, detail: Mapping[str, Any] | None = None
+    ) -> None:
+        """Record a change after it was made. A process that dies in between leaves no record."""
+        if items == 0:
+            return
+        text = json.dumps(detail, ensure_ascii=False) if detail else None
+        await self._store.audit_change(AuditChange(self._session.actor, action, lane, items, text))
+
+    async def audit(self, *, limit: int = 100) -> Sequence[AuditEntry]:
+        """Return the last changes that people made, the latest first: who, when, and how many items.
+
+        The store keeps the last 1,000: pauses, limits, drops and re-opened items. Blocks and what jobs change on their
+        own while they run are not among them.
+        """
+        _check_limit(limit)
+        return [build_audit_entry(row) for row in await self._store.audit(limit=limit)]
+
+    async def _find_done(self, keys: Sequence[str], lane: str | None) -> AsyncIterator[Sequence[ItemRow]]:
         for key in keys:
-            yield [build_done_row(found) for found in await self._find(key, lane) if found.state == "done"]
+            yield [build_found_row(found) for found in await self._find(key, lane) if found.state == "done"]
 
     async def _reopen_all_dead(self, lane: str | None, reason: str | None) -> int:
-        reopened, after = 0, None
+        reopened = 0
         began = await self._read_latest_time()  # items that die again stay dead
-        while page := await self._store.dead(after=after, limit=ADD_CHUNK):
-            after = (page[-1].partition, page[-1].position)
+        async for page in list_items(self._store, "dead", lane=self._locate(lane)):
             chosen = [
                 (row.partition, row.position)
                 for row in page
-                if row.settled_at <= began and lane in (None, row.lane) and (reason is None or reason in row.reason)
+                if _is_older(row, began) and (reason is None or reason in (row.reason or ""))
             ]
             reopened += await self._store.reopen(chosen) if chosen else 0
         return reopened
@@ -476,7 +535,10 @@ class Frontier:
 
     async def status(self) -> Status:
         """Return exact counts and checkpoints. The cost depends only on the number of partitions."""
-        return summarize_status(await self._store.status())
+        status = await self._store.status()
+        oldest = list_oldest(status)
+        times = await self._store.date_positions(oldest) if oldest else ()
+        return summarize_status(status, {partition: time for (partition, _), time in zip(oldest, times, strict=True)})
 
     async def check(self) -> CheckReport:
         """Count every row and compare the result with the counters and checkpoints that the store keeps.
@@ -486,12 +548,23 @@ class Frontier:
         """
         return await check_store(self._store)
 
+    async def check_keys(self, *, after: str | None = None, seconds: float | None = None) -> KeyCheckReport:
+        """Check that every key is in exactly one place: not in none, and not in two (INV-4, INV-7).
+
+        This reads every item, in steps of a thousand, and works beside other processes. With `seconds`, it stops after
+        that time; pass the `after` of the report to continue. A report with 1,000 mismatches is not complete, either.
+        """
+        return await check_keys(self._store, after=after, seconds=seconds)
+
     async def explain(self, key: str, *, lane: str | None = None) -> Explanation:
         """Return the state of a key, and why no worker is handling it."""
         found = await self._find(key, lane)
         if not found:
             return explain_unknown(key, lane, await self._find(key, None) if lane is not None else ())
-        return explain(key, found, await self._store.status())
+        first, since = found[0], None
+        if is_waiting(first) and first.position is not None:
+            (since,) = await self._store.date_positions([(first.partition, first.position)])
+        return explain(key, found, await self._store.status(), since)
 
     async def _find(self, key: str, lane: str | None) -> Sequence[Found]:
         check_key(key)
@@ -516,46 +589,110 @@ class Frontier:
             for _, row in page:
                 yield build_lane_info(row, settings)
 
-    async def dead(self, keys: str | Iterable[str] | None = None) -> AsyncIterator[DeadItem]:
-        """Iterate over all dead items, page by page, or over those with some keys."""
-        if keys is not None:
-            for key in _list_keys(keys):
-                for found in await self._find(key, None):
-                    if found.state == "dead":
-                        yield build_dead_item(build_dead_row(found))
-            return
+    async def rank_lanes(
+        self,
+        *,
+        by: Literal["waiting", "ready"],
+        limit: int = 100,
+        where: Callable[[LaneInfo], bool] | None = None,
+        seconds: float = 2.0,
+    ) -> LaneRanking:
+        """Return the lanes that have the most items waiting, or those that may start an item first.
+
+        `where` chooses lanes. The store has no such order, so this call reads lanes for at most `seconds`; the result
+        says how many, and whether these were all. Lanes that start nothing until something changes are not "ready".
+        """
+        if by not in ("waiting", "ready"):
+            raise InvalidSetting(f'by={show(by)}: pass "waiting" or "ready"')
+        _check_limit(limit)
+        end = perf_counter() + seconds
+        settings = (await self._store.status()).settings
+        best: list[tuple[int, int, LaneInfo]] = []  # a heap whose first entry is the last of the ranking
+        examined = 0
         after: tuple[int, int] | None = None
-        while page := await self._store.dead(after=after, limit=ADD_CHUNK):
-            after = (page[-1].partition, page[-1].position)
+        while page := await self._store.lanes(after=after, limit=ADD_CHUNK):
+            after = (page[-1][1].partition, page[-1][0])
+            for _, row in page:
+                examined += 1
+                rank = _rank_lane(row, by)
+                if rank is None or (len(best) == limit and rank <= best[0][0]):
+                    continue
+                lane = build_lane_info(row, settings)
+                if where is None or where(lane):
+                    (heappushpop if len(best) == limit else heappush)(best, (rank, -examined, lane))
+            if len(page) < ADD_CHUNK:
+                break
+            if perf_counter() >= end:
+                return LaneRanking([lane for *_, lane in sorted(best, reverse=True)], examined, complete=False)
+        return LaneRanking([lane for *_, lane in sorted(best, reverse=True)], examined, complete=True)
+
+    async def items(
+        self, *, state: str, lane: str | None = None, after: str | None = None, limit: int = 100
+    ) -> ItemPage:
+        """Return a page of at most `limit` items in a state: "ready", "delayed", "claimed", "done" or "dead".
+
+        Pass the `after` of a page to get the next one. A call reads at most 10,000 rows: a page of a lane, for which
+        only ready items have an index, may be empty before the listing ends. An item that changes its state between
+        two calls may be missing. `dead`, `results` and `pending` go through all pages.
+        """
+        if state not in ITEM_STATES:
+            raise InvalidSetting(f"state={show(state)}: pass one of {', '.join(ITEM_STATES)}")
+        _check_limit(limit)
+        place = self._locate(lane)
+        start = None if after is None else parse_cursor(after)
+        page = await self._store.items(state, lane=place, after=start, limit=limit)
+        return ItemPage(
+            [build_item(row) for row in page.rows], None if page.after is None else format_cursor(page.after)
+        )
+
+    async def claims(self) -> AsyncIterator[ClaimInfo]:
+        """Iterate over the claims that hold items, the oldest first, page by page."""
+        now = (await self._store.read_clock()).wall
+        after = 0
+        while page := await self._store.claims(after=after, limit=ADD_CHUNK):
+            after = page[-1].fence
             for row in page:
-                yield build_dead_item(row)
+                yield build_claim_info(row, now)
 
-    async def done(self, *, lane: str | None = None, result_key: str | None = None) -> AsyncIterator[DoneItem]:
-        """Iterate over done items, page by page: all, those of a lane, or those whose result is a mapping with a key.
+    async def dead(
+        self, keys: str | Iterable[str] | None = None, *, lane: str | None = None
+    ) -> AsyncIterator[DeadItem]:
+        """Iterate over dead items, page by page: all, those with some keys, those of a lane, or both."""
+        if keys is None:
+            async for page in list_items(self._store, "dead", lane=self._locate(lane)):
+                for row in page:
+                    yield build_dead_item(row)
+            return
+        for key in _list_keys(keys):
+            for found in await self._find(key, lane):
+                if found.state == "dead":
+                    yield build_dead_item(build_found_row(found))
 
-        The store has no index of lanes or results. It reads every done item, or with `lane`, those of its partition.
+    async def results(self, *, lane: str | None = None, result_key: str | None = None) -> AsyncIterator[DoneItem]:
+        """Iterate over the done items that have a result: what their handlers returned.
+
+        With `result_key`, only those whose result is a mapping with this key. The items are read page by page, so
+        memory stays bounded (INV-9). The store has no index of lanes or results: it reads every done item, or with
+        `lane`, those of its partition.
         """
         if result_key is not None:
             check_text("result_key", result_key, MAX_KEY_BYTES)
         async for page in self._read_done(lane, result_key):
             for row in page:
-                item = build_done_item(row)
-                if _is_chosen(item, result_key, None):
+                if row.result is not None and _is_chosen(item := build_done_item(row), result_key, None):
                     yield item
 
-    async def _read_done(self, lane: str | None, result_key: str | None) -> AsyncIterator[Sequence[DoneRow]]:
+    def _read_done(self, lane: str | None, result_key: str | None) -> AsyncIterator[Sequence[ItemRow]]:
         """Yield pages of done items; with `result_key`, those whose result contains it somewhere."""
-        if lane is not None:
-            check_lane(lane)
-        place = None if lane is None else (locate_lane(lane, self._store.settings.partitions)[0], lane)
         text = None if result_key is None else f"{json.dumps(result_key)}:"  # as `encode_json` writes it
-        after: tuple[int, int] | None = None
-        while True:
-            page = await self._store.done(after=after, limit=ADD_CHUNK, lane=place, result_text=text)
-            yield page.rows
-            after = page.after
-            if after is None:
-                return
+        return list_items(self._store, "done", lane=self._locate(lane), result_text=text)
+
+    def _locate(self, lane: str | None) -> tuple[int, str] | None:
+        """Return the partition and the name of a lane."""
+        if lane is None:
+            return None
+        check_lane(lane)
+        return locate_lane(lane, self._store.settings.partitions)[0], lane
 
     async def pending(self, *, lane: str | None = None, revisits: bool = False) -> AsyncIterator[PendingItem]:
         """Iterate over the items that hold the checkpoint back, page by page: ready, delayed or claimed ones.
@@ -619,9 +756,29 @@ def _list_keys(keys: str | Iterable[str]) -> list[str]:
     return [keys] if isinstance(keys, str) else list(keys)
 
 
+def _check_limit(limit: int) -> None:
+    if type(limit) is not int or not 1 <= limit <= MAX_EXAMINED:
+        raise InvalidSetting(f"limit={show(limit)}: pass a whole number from 1 to {MAX_EXAMINED:,}")
+
+
+def _rank_lane(row: LaneRow, by: Literal["waiting", "ready"]) -> int | None:
+    """Return a number that is higher the earlier a lane comes in a ranking, or None if it is not in it."""
+    if by == "waiting":
+        return row.waiting or None
+    return None if row.ready_at is None else -row.ready_at
+
+
+def _is_older(row: ItemRow, moment: int) -> bool:
+    return row.settled_at is not None and row.settled_at <= moment
+
+
 def _is_chosen(item: DoneItem, result_key: str | None, where: Callable[[DoneItem], bool] | None) -> bool:
     has_key = result_key is None or (isinstance(item.result, dict) and result_key in item.result)
     return has_key and (where is None or where(item))
+
+
+def _list_given(values: Mapping[str, Any], *, unset: Sequence[Any] = (None,)) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if not any(value is one for one in unset)}
 
 
 def _encode_limit(name: str, value: Any, check: Callable[[Any], int]) -> int | None:

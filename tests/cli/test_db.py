@@ -45,3 +45,9 @@ def test_check_of_a_sound_store(url: str, swath: Run) -> None:
     assert result.out.startswith("ok: counted 52 items in ")
     data = swath("db", "check", "--json").json()
     assert (data["ok"], data["mismatches"], data["skipped"]) == (True, [], [])
+    assert result.out.splitlines()[1] == "ok: examined 104 keys and items, and each key is in one place"
+    part = swath("db", "check", "--for", "0").out.splitlines()[1]
+    assert part.startswith("ok: examined 52 keys and items, and each key is in one place. Not complete: continue with ")
+    rest = swath("db", "check", *part.split()[-2:])
+    assert (rest.code, rest.out) == (0, "ok: examined 52 keys and items, and each key is in one place\n")
+    assert swath("db", "check", "--after", "nowhere").code == 2

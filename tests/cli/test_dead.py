@@ -27,7 +27,7 @@ def test_json_is_a_line_for_each_item(url: str, swath: Run) -> None:
     kill(url, "a", reason="HTTP 410", error="E")
     (item,) = swath("dead", "--json").json_lines()
     assert set(item) == {
-        "key", "lane", "attempts", "since", "reason", "error", "priority", "payload", "partition", "position",
+        "key", "lane", "state", "attempts", "since", "reason", "error", "priority", "payload", "partition", "position",
     }  # fmt: skip
     assert (item["key"], item["attempts"], item["reason"], item["error"]) == ("a", 1, "HTTP 410", "E")
 

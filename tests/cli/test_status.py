@@ -56,7 +56,7 @@ def test_json_is_complete(url: str, swath: Run) -> None:
     data = swath("status", "--json").json()
     assert set(data) == {
         "store", "now", "paused", "ready", "delayed", "claimed", "inbox", "done", "dead", "lanes", "waiting", "lag",
-        "next_ready_at", "defaults", "checkpoint", "partitions", "settled_share", "waits", "kind",
+        "lag_seconds", "next_ready_at", "defaults", "checkpoint", "partitions", "settled_share", "waits", "kind",
     }  # fmt: skip
     assert data["defaults"] == {"min_interval": 0.0, "concurrency": None, "max_attempts": 5}
     assert data["waiting"] == data["ready"] + data["delayed"] + data["claimed"] + data["inbox"]
@@ -65,6 +65,8 @@ def test_json_is_complete(url: str, swath: Run) -> None:
         assert sum(part[name] for part in data["partitions"]) == data[name]
     assert sum(part["checkpoint"]["position"] for part in data["partitions"]) == data["checkpoint"]["position"]
     assert data["checkpoint"]["end"] - data["checkpoint"]["position"] == data["lag"]
+    assert 0 <= data["lag_seconds"] < 60
+    assert max(part["lag_seconds"] or 0 for part in data["partitions"]) == data["lag_seconds"]
 
 
 def test_watch_prints_a_line_each_time_and_leaves_on_interrupt(url: str, swath: Run) -> None:

@@ -296,7 +296,7 @@ MUTATIONS: Sequence[Mutation] = [
     Mutation(
         "INV-3: partition time steps back with the clock",
         f"{SQLITE}/state.py",
-        "self.time = max(clock, self.time + 1)",
+        "self.time = max(clock, before + 1)",
         "self.time = clock",
         "sqlite",
     ),
@@ -792,7 +792,7 @@ MUTATIONS: Sequence[Mutation] = [
     Mutation(
         "INV-3: partition time steps back with the clock",
         f"{POSTGRES}/partition.sql",
-        "s.time := greatest({schema}.store_time_{set}(_test_time), s.time + 1);",
+        "s.time := greatest({schema}.store_time_{set}(_test_time), _before + 1);",
         "s.time := {schema}.store_time_{set}(_test_time);",
         "postgres",
     ),

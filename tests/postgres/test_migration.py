@@ -11,7 +11,7 @@ from swath.backends.postgres import PostgresStore, migrate, migration
 from swath.backends.postgres import format as table_format
 from swath.conformance.trial import Trial, done
 from swath.core.errors import NotAFrontier, SchemaOutdated, SchemaTooNew, StoreUnavailable
-from swath.core.store import ClaimRequest, Fact, LaneChange, Settings
+from swath.core.store import AuditChange, ClaimRequest, Fact, LaneChange, Settings
 from tests.postgres.site import Site
 from tests.recorder import PATIENCE
 
@@ -216,3 +216,36 @@ async def test_nothing_to_migrate(site: Site) -> None:
     with pytest.raises(NotAFrontier, match="swath db init"):
         await migrate(site.url)
     assert await site.sql("SELECT 1 FROM pg_namespace WHERE nspname = %s", site.location.schema) == []
+
+
+async def test_a_frontier_of_format_1_continues_after_its_migration(site: Site, role: str) -> None:
+    """Claims of the earlier format are settled, and roles that used the tables may use the new ones."""
+    trial = await site.trial()
+    expected = await shape(site)
+    await trial.add("a", "b")
+    batch = await trial.claim(1)
+    for statement in (
+        "DROP TABLE {schema}.milestone",
+        "DROP TABLE {schema}.audit",
+        "ALTER TABLE {schema}.claim DROP COLUMN claimed_at",
+        "DELETE FROM {schema}.migration WHERE number > 1",
+        "UPDATE {schema}.frontier SET format = 1",
+        f"GRANT USAGE ON SCHEMA {{schema}} TO {role}",
+        f"GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA {{schema}} TO {role}",
+        f"GRANT USAGE ON ALL SEQUENCES IN SCHEMA {{schema}} TO {role}",
+    ):
+        await site.sql(statement)
+    with pytest.raises(SchemaOutdated):
+        await batch.finish()
+    assert await migrate(site.url) == ["0002_history.sql"]
+    assert await shape(site) == expected
+    (held,) = await trial.store.claims()
+    assert (held.claimed_at, held.items) == (0, 1)
+    await batch.finish()
+    site.clock.advance(100)
+    theirs = await PostgresStore.open(site.url.replace("postgres@", f"{role}@"), clock=site.clock)
+    site.opened.append(theirs)
+    await theirs.audit_change(AuditChange("ann@host", "pause", None, None, None))
+    assert len(await theirs.audit()) == 1
+    assert await Trial(theirs, site.clock).add("c") == 1
+    assert len((await Trial(theirs, site.clock).claim()).items) == 2

@@ -47,7 +47,7 @@ async def test_every_move_through_a_pooler(site: Site) -> None:
     await store.change_settings(min_interval=0, concurrency=0, paused=True)
     assert (await trial.claim()).keys == []
     await store.change_settings(paused=False)
-    (gone,) = await store.dead()
+    (gone,) = (await store.items("dead")).rows
     assert await store.reopen([(gone.partition, gone.position)]) == 1
     site.clock.advance(2)
     lost = await trial.claim(lease=1)

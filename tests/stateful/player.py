@@ -18,20 +18,19 @@ from swath.core.errors import LeaseLost, SwathError
 from swath.core.item import Item
 from swath.core.lane import KEY_HASH_BYTES, locate_lane
 from swath.core.store import (
+    ITEM_STATES,
     ClaimRef,
     ClaimReply,
     ClaimRequest,
-    DeadRow,
-    DoneRow,
     EncodedItem,
     Fact,
     Found,
+    ItemRow,
     LaneChange,
     LaneRow,
     Move,
     OutputMove,
     PartitionStatus,
-    PendingRow,
     Settings,
     Settlement,
     Signal,
@@ -72,9 +71,8 @@ class Look(NamedTuple):
     status: Sequence[PartitionStatus]
     counted: Sequence[PartitionStatus]
     lanes: Sequence[tuple[int, LaneRow]]
-    dead: Sequence[DeadRow]
-    done: Sequence[DoneRow]
-    pending: Sequence[PendingRow]
+    items: dict[str, Sequence[ItemRow]]  # by state
+    pending: Sequence[ItemRow]
     outputs: dict[str, int]
     counters: dict[str, int]
     facts: dict[str, str]
@@ -258,7 +256,7 @@ class Player(RuleBasedStateMachine):
         for mine, theirs in zip(look.status, model.status, strict=True):
             assert mine._replace(next_ready_at=None, time=0) == theirs._replace(next_ready_at=None, time=0)
             assert not_later(mine.next_ready_at, theirs.next_ready_at), "lost wake-up: a worker would sleep through it"
-        for part in ("lanes", "dead", "done", "pending", "outputs", "counters", "facts", "signal"):
+        for part in ("lanes", "items", "pending", "outputs", "counters", "facts", "signal"):
             assert whole(getattr(look, part)) == whole(getattr(model, part))
 
     def look(self) -> Look:
@@ -299,8 +297,7 @@ async def _look(store: Store, items: Sequence[EncodedItem]) -> Look:
         status=(await store.status()).partitions,
         counted=await store.recount(),
         lanes=list(await store.lanes()),
-        dead=list(await store.dead()),
-        done=list((await store.done()).rows),
+        items={state: _ignore_fences((await store.items(state)).rows) for state in ITEM_STATES},
         pending=list(await store.pending(revisits=True)),
         outputs=await store.outputs(),
         counters=await store.counters(),
@@ -314,6 +311,11 @@ async def _outcome(call: Awaitable[T]) -> tuple[T | None, SwathError | None]:
         return await call, None
     except SwathError as error:
         return None, error
+
+
+def _ignore_fences(rows: Sequence[ItemRow]) -> Sequence[ItemRow]:
+    """The numbers of claims differ between the store and the model, and with them the order of what they hold."""
+    return sorted((row._replace(fence=None) for row in rows), key=lambda row: (row.partition, row.position))
 
 
 def _counters(partitions: Sequence[PartitionStatus]) -> list[PartitionStatus]:

@@ -9,7 +9,7 @@ import pytest
 import swath
 from swath import Item
 from swath.core import events
-from swath.core.store import ADD_CHUNK, LanePage
+from swath.core.store import ADD_CHUNK, RowPage
 from tests.bench import Bench, bench
 
 
@@ -29,7 +29,7 @@ async def test_drop_chooses_by_key_lane_and_function() -> None:
         assert await b.frontier.drop(where=lambda item: (item.priority, item.lane) == (7, "lane 1")) == 1
         assert await b.frontier.drop(lane="no such lane") == 0
         assert await b.frontier.lane("no such lane") is None
-        done = {item.key: item.result async for item in b.frontier.done()}
+        done = {item.key: item.result async for item in b.frontier.results()}
         assert done.keys() == {"k0", "k1", "k5", "k3", "k6", "k9", "k7"}
         assert done["k3"] == {"dropped": "enough of it"}
         assert done["k0"] == {"dropped": "by frontier.drop()"}
@@ -95,13 +95,13 @@ async def test_drop_in_a_lane_looks_until_it_finds_nothing() -> None:
     async with bench() as b:
         await b.frontier.add([Item("early", lane="lane"), Item("late", lane="lane")])
 
-        def hide_one(page: LanePage) -> LanePage:
-            first = b.faults.calls["pending_in_lane"] == 1
+        def hide_one(page: RowPage) -> RowPage:
+            first = b.faults.calls["items"] == 1
             return page._replace(rows=[row for row in page.rows if not (first and row.key == "late")])
 
-        b.faults.changed["pending_in_lane"] = hide_one
+        b.faults.changed["items"] = hide_one
         assert await b.frontier.drop(lane="lane") == 2
-        assert b.faults.calls["pending_in_lane"] == 3
+        assert b.faults.calls["items"] == 9  # three states, three times
 
 
 async def test_drop_by_key_looks_again_if_the_item_moved() -> None:

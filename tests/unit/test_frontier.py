@@ -450,23 +450,23 @@ RESULTS = {
 async def test_done_items_are_listed_with_their_results() -> None:
     async with bench(partitions=3) as b:
         await settle_with_results(b, RESULTS)
-        everything = [item async for item in b.frontier.done()]
-        assert {item.key: item.result for item in everything} == RESULTS
-        assert [item.key async for item in b.frontier.done(lane="lane 1") if item.lane != "lane 1"] == []
-        assert len([item async for item in b.frontier.done(lane="lane 1")]) == 4
-        assert {item.key async for item in b.frontier.done(result_key="why")} == {"one", "two"}
-        assert [item.key async for item in b.frontier.done(result_key="why", lane="lane 1")] == ["one"]
-        assert [item.key async for item in b.frontier.done(result_key="wo\u0308")] == ["escaped"]
+        everything = [item async for item in b.frontier.results()]
+        assert {item.key: item.result for item in everything} == {k: v for k, v in RESULTS.items() if v is not None}
+        assert [item.key async for item in b.frontier.results(lane="lane 1") if item.lane != "lane 1"] == []
+        assert len([item async for item in b.frontier.results(lane="lane 1")]) == 4
+        assert {item.key async for item in b.frontier.results(result_key="why")} == {"one", "two"}
+        assert [item.key async for item in b.frontier.results(result_key="why", lane="lane 1")] == ["one"]
+        assert [item.key async for item in b.frontier.results(result_key="wo\u0308")] == ["escaped"]
         for wrong in ({"lane": ""}, {"result_key": ""}, {"result_key": 7}):
             with pytest.raises(swath.UsageError):
-                [item async for item in b.frontier.done(**wrong)]
+                [item async for item in b.frontier.results(**wrong)]
 
 
 async def test_done_items_are_listed_page_by_page() -> None:
     async with bench() as b:
         await settle_with_results(b, {f"k{n}": {"why": n} for n in range(ADD_CHUNK + 10)} | RESULTS)
-        assert len([item async for item in b.frontier.done()]) == ADD_CHUNK + 10 + len(RESULTS)
-        assert b.faults.calls["done"] == 2
+        assert len([item async for item in b.frontier.results()]) == ADD_CHUNK + 10 + len(RESULTS) - 1
+        assert b.faults.calls["items"] == 2
 
 
 async def test_reopen_done_leaves_items_with_other_results_alone() -> None:
@@ -484,14 +484,16 @@ async def test_reopen_done_leaves_items_with_other_results_alone() -> None:
 async def test_reopen_done_takes_an_item_once_although_it_is_done_again_meanwhile() -> None:
     async with bench() as b:
         await settle_with_results(b, {"k": {"why": 1}})
-        b.faults.changed["done"] = lambda page: page._replace(after=(0, 1)) if b.faults.calls["done"] == 1 else page
-        reopens, lists = b.faults.held_up["reopen"], b.faults.held_up["done"] = asyncio.Event(), asyncio.Event()
+        b.faults.changed["items"] = lambda page: (
+            page._replace(after=(0, 1, 0)) if b.faults.calls["items"] == 1 else page
+        )
+        reopens, lists = b.faults.held_up["reopen"], b.faults.held_up["items"] = asyncio.Event(), asyncio.Event()
         lists.set()
         reopening = asyncio.create_task(b.frontier.reopen_done(result_key="why"))
         await b.faults.saw("reopen")
         lists.clear()
         reopens.set()
-        await b.faults.saw("done", 2)
+        await b.faults.saw("items", 2)
         b.clock.advance(1)
         claim = await claimed(b)
         await claim.settle([item.done(result={"why": 1}) for item in claim.items])

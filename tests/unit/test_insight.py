@@ -93,7 +93,33 @@ async def test_ready_in_a_lane_that_waits_for_its_interval(desk: Desk) -> None:
     desk.clock.advance(30)
     assert await desk.says("b") == f"{b} at 1970-01-12 13:48:10 UTC, in 60.0 s."
     desk.clock.advance(61)
-    assert await desk.says("b") == f"{b}."
+    assert await desk.says("b") == f"{b}. It has waited for 91.0 s, since 1970-01-12 13:46:40 UTC."
+    data = (await desk.frontier.explain("b")).data
+    assert data["waiting_since"].startswith("1970-01-12T13:46:40")
+
+
+async def test_the_age_of_the_oldest_unsettled_item(desk: Desk) -> None:
+    async def read_lag() -> float | None:
+        status = await desk.frontier.status()
+        assert status.partitions[0].lag_seconds == status.lag_seconds
+        return None if status.lag_seconds is None else round(status.lag_seconds)
+
+    assert await read_lag() is None
+    await desk.frontier.add("a")
+    assert await read_lag() == 0
+    desk.clock.advance(100)
+    assert await read_lag() == 100
+    await desk.frontier.add("b")
+    desk.clock.advance(50)
+    assert await read_lag() == 150
+    claim = await desk.claim(1)
+    await claim.settle([claim.items[0].done()])
+    assert await read_lag() == 50
+    claim = await desk.claim(1)
+    assert "waiting_since" in (await desk.frontier.explain("b")).data
+    await claim.settle([claim.items[0].done(revisit_after=9)])
+    assert await read_lag() is None
+    assert "waiting_since" not in (await desk.frontier.explain("b")).data
 
 
 async def test_ready_in_a_lane_that_is_blocked(desk: Desk) -> None:

@@ -238,12 +238,12 @@ DEFAULTS: dict[Callable[..., Any], dict[str, Any]] = {
     swath.Item.done: {"started": True},
     swath.Item.dead: {"started": True},
     swath.Item.release: {"started": True},
-    Crawler.__init__: {"handler_timeout": 60.0, "page_memory": 256_000_000},
+    Crawler.__init__: {"handler_timeout": 60.0, "start_timeout": 600.0, "page_memory": 256_000_000},
     Crawler.handler: {"version": 1},
     Crawler.default: {"version": 1},
     Crawler.error: {"version": 1},
     Crawler.choose: {"status": 200},
-    Page.from_html: {"url": "https://example.com/", "status": 200, "depth": 0},
+    Page.from_html: {"url": "https://example.com/", "status": 200, "depth": 0, "method": "GET"},
     Page.retry: {"reason": "the handler asked for it"},
 }
 
@@ -273,12 +273,12 @@ def test_sync_returns_the_same_values() -> None:
         assert lane.min_interval == 1.0
         frontier.block("default", seconds=60)
         frontier.block("default", seconds=0)
-        frontier.run(lambda item: item.done(counters={"n": 1}) if item.key == "a" else item.dead(reason="no"))
+        frontier.run(lambda item: item.done(result=1, counters={"n": 1}) if item.key == "a" else item.dead(reason="no"))
         assert frontier.counters() == {"n": 1}
         (dead,) = frontier.dead()
         assert isinstance(dead, swath.DeadItem)
         assert frontier.reopen_dead(key for key in ["b"]) == 1
-        (done,) = frontier.done()
+        (done,) = frontier.results()
         assert isinstance(done, swath.DoneItem)
-        assert (done.key, done.result) == ("a", None)
+        assert (done.key, done.result) == ("a", 1)
         assert frontier.reopen_done((key for key in ["a"]), result_key="n") == 0

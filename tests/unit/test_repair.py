@@ -35,7 +35,7 @@ async def test_repair_commits_outcomes_with_all_that_belongs_to_them() -> None:
             ("handler: other", "x", 2)
         ]
         assert [one.key async for one in b.frontier.dead(["c", "a", "nobody", "b"])] == ["c", "b"]
-        assert [(item.key, item.result) async for item in b.frontier.done()] == [("a", {"ok": 1})]
+        assert [(item.key, item.result) async for item in b.frontier.results()] == [("a", {"ok": 1})]
         assert await b.frontier.facts("f") == {"f": [1]}
         assert await b.frontier.counters() == {"n": 3}
         assert await b.frontier.outputs() == {"items": 7}

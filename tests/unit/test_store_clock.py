@@ -183,7 +183,7 @@ async def test_times_are_shown_by_the_wall_clock_as_it_is_set_now(start: Open, m
     for outcome in ("done", "dead"):
         claim = await frontier.claim(1)
         assert claim is not None
-        await claim.settle([claim.items[0].done() if outcome == "done" else claim.items[0].dead(reason="x")])
+        await claim.settle([claim.items[0].done(result=1) if outcome == "done" else claim.items[0].dead(reason="x")])
         machine.advance(10 + TICKS)
     machine.step(5 * 365 * 86_400.0)
     now = as_datetime(machine.wall())
@@ -192,7 +192,7 @@ async def test_times_are_shown_by_the_wall_clock_as_it_is_set_now(start: Open, m
     claim = await frontier.claim(lease=60)
     assert lane is not None
     assert claim is not None
-    (done,) = [item.settled_at async for item in frontier.done()]
+    (done,) = [item.settled_at async for item in frontier.results()]
     (dead,) = [item.settled_at async for item in frontier.dead()]
     shown = [(moment - now).total_seconds() for moment in (done, dead, lane.last_at, claim.expires_at) if moment]
     assert shown == pytest.approx([-20, -10, -10, 60], abs=3 * TICKS)

@@ -5,7 +5,8 @@ It keeps every promise except durability (INV-4) and flat cost (INV-8): a claim 
 
 import asyncio
 import heapq
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import Any
@@ -30,32 +31,36 @@ from swath.core.lane import (
     starts_begin_to_count,
     starts_count,
 )
+from swath.core.milestones import HOUR, MINUTE, thin_milestones
 from swath.core.store import (
     AHEAD_LIMIT,
+    AUDIT_KEPT,
     DEFAULT,
     DELAYED_DRAIN,
     LOST_WORKER,
+    MAX_EXAMINED,
     NOT_DEAD,
     PARTITIONS_PER_CLAIM,
+    AuditChange,
+    AuditRow,
     ClaimRef,
     ClaimReply,
     ClaimRequest,
+    ClaimRow,
     ClockReading,
-    DeadRow,
-    DonePage,
-    DoneRow,
+    Cursor,
     EncodedItem,
     Fact,
     Found,
+    ItemRow,
+    KnownPlace,
     LaneChange,
-    LaneCursor,
-    LanePage,
     LaneRow,
     Move,
     MoveKind,
     OutputMove,
     PartitionStatus,
-    PendingRow,
+    RowPage,
     Settings,
     Settlement,
     SettleReply,
@@ -131,6 +136,7 @@ class _Claim:
     token: int
     worker: str
     expires_at: int
+    claimed_at: int
     lost: bool = False
     number: int = 0  # the number of its last settlement
 
@@ -146,10 +152,16 @@ class _Partition:
     lanes: dict[str, _Lane] = field(default_factory=dict)
     seen: dict[bytes, _Row] = field(default_factory=dict)
     rows: dict[int, _Row] = field(default_factory=dict)  # by position
+    milestones: dict[int, int] = field(default_factory=dict)  # times by position
 
     def tick(self, clock: int) -> int:
         """Advance partition time. It is never behind the clock, and every call returns a later time."""
-        self.time = max(clock, self.time + 1)
+        before = self.time
+        self.time = max(clock, before + 1)
+        if self.time // MINUTE != before // MINUTE and self.next_position > 1:
+            self.milestones.setdefault(self.next_position - 1, before)
+            if self.time // HOUR != before // HOUR:
+                self.milestones = thin_milestones(self.milestones, now=self.time, checkpoint=self.checkpoint)
         return self.time
 
     def get_or_create_lane(self, name: str) -> _Lane:
@@ -179,6 +191,7 @@ class MemoryStore:
         self._outputs: dict[str, int] = {}
         self._facts: dict[str, str] = {}
         self._counters = NO_COUNTERS
+        self._audit: deque[AuditRow] = deque(maxlen=AUDIT_KEPT)
         self._signal = Signal(paused=False, version=0)
         self._wake_event = asyncio.Event()
 
@@ -264,7 +277,7 @@ class MemoryStore:
         pacings = {self._pacing(row.lane) for row in taken}
         expires_at = now + request.lease
         if taken:
-            self._claims[fence] = _Claim(fence, request.token, request.worker, expires_at)
+            self._claims[fence] = _Claim(fence, request.token, request.worker, expires_at, now)
         moments = [self._compute_next_ready_at(partition, ahead) for partition in seen]
         return ClaimReply(
             now=now,
@@ -696,60 +709,82 @@ class MemoryStore:
             counters=lane.counters,
         )
 
-    async def dead(self, *, after: tuple[int, int] | None = None, limit: int = 100) -> Sequence[DeadRow]:
+    async def items(
+        self,
+        state: str,
+        *,
+        lane: tuple[int, str] | None = None,
+        result_text: str | None = None,
+        after: Cursor | None = None,
+        limit: int = 100,
+    ) -> RowPage:
+        key = self._listing_key(state, lane)
+        parts = self._partitions if lane is None else [self._partitions[lane[0]]]
+        rows = [(key(row), row) for part in parts for row in part.list_rows(state)]
+        if state == "ready" and lane is not None:  # the only state with an index by lane
+            rows = [(place, row) for place, row in rows if row.lane.name == lane[1]]
+        left = sorted(entry for entry in rows if after is None or entry[0] > after)
+        return RowPage.build(
+            (
+                (
+                    *self._build_item_row(row),
+                    *place[1:],
+                    (lane is None or row.lane.name == lane[1])
+                    and (result_text is None or result_text in (row.result or "")),
+                    read,
+                )
+                for read, (place, row) in enumerate(left[:MAX_EXAMINED], 1)
+            ),
+            limit,
+            MAX_EXAMINED,
+        )
+
+    def _listing_key(self, state: str, lane: tuple[int, str] | None) -> Callable[[_Row], Cursor]:
+        """Return the function that gives the place of an item in a listing."""
+        if state == "claimed":
+            return lambda row: (row.lane.partition, row.fence, row.position)
+        if state == "ready" and lane is not None:
+            return lambda row: (row.lane.partition, row.rank, row.place)
+        return lambda row: (row.lane.partition, row.position, 0)
+
+    def _build_item_row(self, row: _Row) -> ItemRow:
+        to_wall, state = self._clock.to_wall, row.state
+        return ItemRow(
+            partition=row.lane.partition,
+            position=row.position,
+            state=state,
+            lane=row.lane.name,
+            priority=row.priority,
+            key=row.key,
+            payload=row.payload,
+            attempts=0 if state == "done" else row.attempts,
+            due_at=None if state != "delayed" else row.due_at if row.wall else to_wall(row.due_at),
+            revisit=state == "delayed" and row.revisit,
+            fence=row.fence if state == "claimed" else None,
+            settled_at=None if row.settled_at is None else to_wall(row.settled_at),
+            result=row.result,
+            reason=row.reason,
+            error=row.error,
+        )
+
+    async def claims(self, *, after: int = 0, limit: int = 100) -> Sequence[ClaimRow]:
+        held = Counter(row.fence for part in self._partitions for row in part.list_rows("claimed"))
         rows = [
-            DeadRow(
-                partition=part.number,
-                position=row.position,
-                lane=row.lane.name,
-                priority=row.priority,
-                key=row.key,
-                payload=row.payload,
-                attempts=row.attempts,
-                settled_at=self._clock.to_wall(row.settled_at or 0),
-                reason=row.reason or "",
-                error=row.error,
+            ClaimRow(
+                fence,
+                claim.worker,
+                self._clock.to_wall(claim.claimed_at),
+                self._clock.to_wall(claim.expires_at),
+                held[fence],
             )
-            for part in self._partitions
-            for row in part.list_rows("dead")
-            if after is None or (part.number, row.position) > after
+            for fence, claim in sorted(self._claims.items())
+            if fence > after and held[fence]
         ]
         return rows[:limit]
 
-    async def done(
-        self,
-        *,
-        after: tuple[int, int] | None = None,
-        limit: int = 100,
-        lane: tuple[int, str] | None = None,
-        result_text: str | None = None,
-    ) -> DonePage:
-        read = [
-            DoneRow(
-                partition=part.number,
-                position=row.position,
-                lane=row.lane.name,
-                priority=row.priority,
-                key=row.key,
-                payload=row.payload,
-                settled_at=self._clock.to_wall(row.settled_at or 0),
-                result=row.result,
-            )
-            for part in self._partitions
-            if lane is None or part.number == lane[0]
-            for row in part.list_rows("done")
-            if after is None or (part.number, row.position) > after
-        ][:limit]
-        wanted = [
-            row
-            for row in read
-            if (lane is None or row.lane == lane[1]) and (result_text is None or result_text in (row.result or ""))
-        ]
-        return DonePage(wanted, (read[-1].partition, read[-1].position) if len(read) == limit else None)
-
     async def pending(
         self, *, after: tuple[int, int] | None = None, limit: int = 100, revisits: bool = False
-    ) -> Sequence[PendingRow]:
+    ) -> Sequence[ItemRow]:
         rows = [
             _build_pending_row(row)
             for part in self._partitions
@@ -758,15 +793,32 @@ class MemoryStore:
         ]
         return rows[:limit]
 
-    async def pending_in_lane(
-        self, partition: int, lane: str, *, after: LaneCursor | None = None, limit: int = 100
-    ) -> LanePage:
-        rows = [
-            _build_pending_row(row)
-            for row in self._partitions[partition].list_rows("ready", "delayed", "claimed")
-            if row.lane.name == lane and (after is None or row.position > after[0])
+    async def known_places(self, *, after: tuple[int, bytes] = (-1, b""), limit: int = 100) -> Sequence[KnownPlace]:
+        places = [
+            KnownPlace(part.number, known, row.position, (row.state,))
+            for part in self._partitions
+            for known, row in sorted(part.seen.items(), key=lambda entry: entry[0])
+            if (part.number, known) > after
         ]
-        return LanePage(rows[:limit], (rows[limit - 1].position, 0, 0) if len(rows) > limit else None)
+        return places[:limit]
+
+    async def find_positions(self, partition: int, hashes: Sequence[bytes]) -> Sequence[int | None]:
+        seen = self._partitions[partition].seen
+        return [seen[known].position if known in seen else None for known in hashes]
+
+    async def date_positions(self, places: Sequence[tuple[int, int]]) -> Sequence[int]:
+        return [self._clock.to_wall(self._date(self._partitions[number], position)) for number, position in places]
+
+    def _date(self, partition: _Partition, position: int) -> int:
+        above = [reached for reached in partition.milestones if reached >= position]
+        return partition.milestones[min(above)] if above else partition.time
+
+    async def audit_change(self, change: AuditChange) -> None:
+        number = self._audit[-1].number + 1 if self._audit else 1
+        self._audit.append(AuditRow(number, self._clock.to_wall(self._clock.now()), *change))
+
+    async def audit(self, *, limit: int = 100) -> Sequence[AuditRow]:
+        return list(self._audit)[::-1][:limit]
 
     async def learn(self, facts: Sequence[Fact]) -> None:
         self._facts |= dict(facts)
@@ -824,8 +876,8 @@ def _build_item(row: _Row) -> Item:
     )
 
 
-def _build_pending_row(row: _Row) -> PendingRow:
-    return PendingRow(
+def _build_pending_row(row: _Row) -> ItemRow:
+    return ItemRow(
         partition=row.lane.partition,
         position=row.position,
         state=row.state,

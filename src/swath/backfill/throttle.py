@@ -73,7 +73,7 @@ class Throttle:
         limit = lane.concurrency if "concurrency" in lane.overrides else None
         wanted = choose_limit(limit, lane.in_flight, overload)
         if wanted != limit:
-            await self._frontier.limit(LANE, concurrency=wanted if wanted is not None else "default")
+            await self._frontier.limit(LANE, concurrency=wanted if wanted is not None else "default", audit=False)
 
     def _report_change(self, overload: Overload | None) -> None:
         before = self.overload

@@ -1,11 +1,11 @@
 """`swath db`: create, migrate, check and describe a store."""
 
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 
 import swath
-from swath import CheckReport, mask_password
+from swath import CheckReport, KeyCheckReport, mask_password
 from swath.cli.command import Group, open_frontier, run_command
 from swath.cli.exit_codes import ExitCode
 from swath.cli.formatting import format_limits, format_size, pluralize
@@ -19,6 +19,7 @@ from swath.cli.options import (
     StoreOption,
     get_concurrency,
 )
+from swath.cli.parsers import parse_duration
 from swath.cli.store_argument import find_frontier, resolve_store
 from swath.cli.terminal import print_facts, print_json, print_line
 
@@ -77,18 +78,39 @@ def migrate(argument: StoreArgument = None, store: StoreOption = None, json: JSO
 
 
 @app.command("check")
-def check(argument: StoreArgument = None, store: StoreOption = None, json: JSONOption = False) -> None:
-    """Count every row and compare the result with the counters of the store.
+def check(
+    argument: StoreArgument = None,
+    store: StoreOption = None,
+    seconds: Annotated[
+        float | None,
+        typer.Option(
+            "--for",
+            parser=parse_duration,
+            metavar="TIME",
+            show_default=False,
+            help="Time for the keys, such as 10m; the output says how to continue",
+        ),
+    ] = None,
+    after: Annotated[
+        str | None,
+        typer.Option(
+            "--after", metavar="PLACE", show_default=False, help="Continue with the keys where a check stopped"
+        ),
+    ] = None,
+    json: JSONOption = False,
+) -> None:
+    """Count every row, compare the result with the counters of the store, and look for lost and duplicate keys.
 
     Exits with 1 if a counter or an invariant is wrong. The time grows with the size of the frontier. Partitions that
-    change during the check are counted again, and skipped if they keep changing: `swath pause` stops the changes.
+    change during the check are counted again, and skipped if they keep changing: `swath pause` stops the changes. Keys
+    are checked beside running workers, in small steps. With --after, nothing is counted again.
 
     Examples:
         swath db check crawl/
-        swath db check work.db --json
+        swath db check work.db --for 10m --json
     """
     store = argument or store
-    run_command(store, _check(store, json))
+    run_command(store, _check(store, seconds, after, json))
 
 
 @app.command("info")
@@ -138,26 +160,32 @@ async def _migrate(store: str | None, json: bool) -> None:
         print_line("nothing to do: the store has the current format")
 
 
-async def _check(store: str | None, json: bool) -> int:
+async def _check(store: str | None, seconds: float | None, after: str | None, json: bool) -> int:
     url = await find_frontier(store)
     async with swath.open(url, create=False) as frontier:
-        report = await frontier.check()
+        report = await frontier.check() if after is None else CheckReport(0, 0)
+        keys = await frontier.check_keys(after=after, seconds=seconds)
+    mismatches = [*report.mismatches, *keys.mismatches]
     if json:
         print_json(
             {
                 "store": mask_password(url),
-                "ok": report.ok,
+                "ok": not mismatches,
                 "partitions": report.partitions,
                 "items": report.items,
                 "skipped": list(report.skipped),
-                "mismatches": [{"partition": found.partition, "text": found.text} for found in report.mismatches],
+                "keys_examined": keys.examined,
+                "after": keys.after,
+                "mismatches": [{"partition": found.partition, "text": found.text} for found in mismatches],
             }
         )
     else:
-        for found in report.mismatches:
-            print_line(f"partition {found.partition}: {found.text}")
-        print_line(summarize_check(report))
-    return ExitCode.OK if report.ok else ExitCode.NEGATIVE
+        for found in mismatches:
+            print_line(f"partition {found.partition}: {found.text}", keep="")
+        if after is None:
+            print_line(summarize_check(report))
+        print_line(summarize_keys(keys))
+    return ExitCode.NEGATIVE if mismatches else ExitCode.OK
 
 
 def summarize_check(report: CheckReport) -> str:
@@ -170,6 +198,15 @@ def summarize_check(report: CheckReport) -> str:
         skipped = pluralize(len(report.skipped), "partition")
         summary += f"; skipped {skipped} that kept changing: run swath pause first to check all"
     return summary
+
+
+def summarize_keys(report: KeyCheckReport) -> str:
+    examined = f"examined {report.examined:,} keys and items"
+    if report.mismatches:
+        summary = f"{pluralize(len(report.mismatches), 'error')}: {examined}; please report this"
+    else:
+        summary = f"ok: {examined}, and each key is in one place"
+    return summary if report.after is None else f"{summary}. Not complete: continue with --after {report.after}"
 
 
 async def _info(store: str | None, json: bool) -> None:

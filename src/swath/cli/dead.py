@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator
 from textwrap import indent
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.text import Text
@@ -12,7 +12,8 @@ from swath.cli.command import GroupWithDefault, check_lane, open_frontier, run_c
 from swath.cli.exit_codes import ExitCode
 from swath.cli.explain import CRAWL_SETTINGS, explain_key
 from swath.cli.formatting import escape, format_time, pluralize
-from swath.cli.options import JSONOption, StoreArgument, StoreOption
+from swath.cli.items import item_to_json
+from swath.cli.options import JSONOption, ListLimitOption, OnlyLaneOption, StoreArgument, StoreOption
 from swath.cli.terminal import (
     is_terminal,
     make_console,
@@ -45,20 +46,15 @@ ReasonOption = Annotated[
     str | None,
     typer.Option("--reason", metavar="TEXT", show_default=False, help="Only items whose reason contains this text"),
 ]
-LaneOption = Annotated[
-    str | None, typer.Option("--lane", metavar="NAME", show_default=False, help="Only items of this lane")
-]
 
 
 @app.command("list")
 def list_dead(
     argument: StoreArgument = None,
     store: StoreOption = None,
-    limit: Annotated[
-        int, typer.Option("--limit", "-n", min=0, metavar="N", help="Maximum number of items; 0 for all")
-    ] = LIMIT,
+    limit: ListLimitOption = LIMIT,
     reason: ReasonOption = None,
-    lane: LaneOption = None,
+    lane: OnlyLaneOption = None,
     errors: Annotated[bool, typer.Option("--errors", "-e", help="Show the last error of each item")] = False,
     json: JSONOption = False,
 ) -> None:
@@ -84,7 +80,7 @@ def retry(
     store: StoreOption = None,
     everything: Annotated[bool, typer.Option("--all", help="Every dead item")] = False,
     reason: ReasonOption = None,
-    lane: LaneOption = None,
+    lane: OnlyLaneOption = None,
     json: JSONOption = False,
 ) -> None:
     """Make dead items ready again and reset their attempts. A crawl also forgets which hosts could not be reached.
@@ -122,8 +118,8 @@ def _describe_none(reason: str | None, lane: str | None) -> str:
 
 async def _select(frontier: Frontier, limit: int, reason: str | None, lane: str | None) -> AsyncIterator[DeadItem]:
     count = 0
-    async for item in frontier.dead():
-        if lane in (None, item.lane) and (reason is None or reason in item.reason):
+    async for item in frontier.dead(lane=lane):
+        if reason is None or reason in item.reason:
             yield item
             count += 1
             if count == limit:
@@ -180,21 +176,6 @@ async def _print_with_errors(items: AsyncIterator[DeadItem]) -> int:
             console.print(Text(indent(escape(item.error, keep="\n"), "  ")))
         console.print()
     return count
-
-
-def item_to_json(item: DeadItem) -> dict[str, Any]:
-    return {
-        "key": item.key,
-        "lane": item.lane,
-        "attempts": item.attempts,
-        "since": item.settled_at.isoformat(),
-        "reason": item.reason,
-        "error": item.error,
-        "priority": item.priority,
-        "payload": item.payload,
-        "partition": item.partition,
-        "position": item.position,
-    }
 
 
 def item_to_row(item: DeadItem, errors: bool) -> tuple[str, ...]:

@@ -238,7 +238,7 @@ async def _undo(store: str | None, selection: Selection, dry_run: bool, json: bo
         with make_console(stderr=True).status("reading done items"):
             for lane in selection.each_lane:
                 if dry_run:
-                    async for item in frontier.done(lane=lane, result_key=DROPPED):
+                    async for item in frontier.results(lane=lane, result_key=DROPPED):
                         reopened += selection.matches(item) and (not selection.keys or item.key in selection.keys)
                 else:
                     reopened += await frontier.reopen_done(

@@ -2,14 +2,14 @@
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
 from swath import UNCHANGED, Frontier, LaneInfo, UsageError
 from swath.cli.command import GroupWithDefault, check_lane, open_frontier, run_command
 from swath.cli.exit_codes import ExitCode
-from swath.cli.formatting import format_concurrency
+from swath.cli.formatting import format_concurrency, pluralize
 from swath.cli.lane_names import find_lane, print_unknown_lane
 from swath.cli.lanes_view import is_blocked, lane_to_json, lane_to_row
 from swath.cli.options import (
@@ -74,22 +74,33 @@ def list_lanes(
     waiting: Annotated[bool, typer.Option("--waiting", help="Only lanes with waiting items")] = False,
     paused: Annotated[bool, typer.Option("--paused", help="Only paused lanes")] = False,
     blocked: Annotated[bool, typer.Option("--blocked", help="Only blocked lanes")] = False,
+    sort: Annotated[
+        str | None,
+        typer.Option(
+            "--sort",
+            metavar="ORDER",
+            show_default=False,
+            help="waiting: the lanes with the most waiting items; ready: those that may start an item first",
+        ),
+    ] = None,
     json: JSONOption = False,
 ) -> None:
     """List lanes with their waiting items, state and limits.
 
     Without a terminal the output is tab-separated columns: lane, waiting, in flight, state, min interval, concurrency.
-    With --json each lane is one line. The filters read every lane, so they take longer if there are many. A single
-    argument is the name of a lane if --store or SWATH_STORE names the frontier, unless it is a URL or contains a slash.
+    With --json each lane is one line. The filters read every lane, so they take longer if there are many. --sort
+    reads lanes for at most 2 seconds, and says how many. A single argument is the name of a lane if --store or
+    SWATH_STORE names the frontier, unless it is a URL or contains a slash.
 
     Examples:
-        swath lanes list crawl/ --waiting
+        swath lanes list crawl/ --sort waiting --limit 20
         swath lanes list crawl/ example.com
         swath lanes list postgresql://user@host/app --limit 0 --json
     """
     store, lane = split_words(words or [], store)
     if lane is not None:
         options = {"--limit": limit is not None, "--waiting": waiting, "--paused": paused, "--blocked": blocked}
+        options["--sort"] = sort is not None
         run_command(store, _show(store, lane, [name for name, given in options.items() if given], json))
         return
 
@@ -100,7 +111,13 @@ def list_lanes(
             and (not blocked or is_blocked(found, now))
         )
 
-    run_command(store, _list(store, LIMIT if limit is None else limit, is_wanted, json))
+    if sort is None:
+        run_command(store, _list(store, LIMIT if limit is None else limit, is_wanted, json))
+    elif sort not in ("waiting", "ready"):
+        raise typer.BadParameter(f"{sort!r} is not an order: give waiting or ready", param_hint="--sort")
+    else:
+        order: Literal["waiting", "ready"] = "waiting" if sort == "waiting" else "ready"
+        run_command(store, _rank(store, order, LIMIT if limit is None else limit, is_wanted, json))
 
 
 def split_words(words: Sequence[str], store: str | None) -> tuple[str | None, str | None]:
@@ -264,15 +281,42 @@ async def _defaults(store: str | None, json: bool, changes: Mapping[str, Any]) -
         print_facts("lane defaults", [(name, shown[name]) for name in data])
 
 
+async def _rank(
+    store: str | None,
+    order: Literal["waiting", "ready"],
+    limit: int,
+    is_wanted: Callable[[LaneInfo, datetime], bool],
+    json: bool,
+) -> None:
+    if limit == 0:
+        raise UsageError("--limit 0 cannot be combined with --sort: give the number of lanes")
+    async with open_frontier(store) as frontier:
+        now = await _read_time(frontier)
+        ranking = await frontier.rank_lanes(by=order, limit=limit, where=lambda lane: is_wanted(lane, now))
+        await _print_lanes(_iterate(ranking.lanes), now, json)
+    examined = f"examined {pluralize(ranking.examined, 'lane')}"
+    if ranking.complete:
+        print_note(f"{examined}, which are all")
+    else:
+        print_note(f"{examined} in 2 s; there are more, so this may not be the true order", always=True)
+
+
+async def _iterate(lanes: Sequence[LaneInfo]) -> AsyncIterator[LaneInfo]:
+    for lane in lanes:
+        yield lane
+
+
+async def _print_lanes(lanes: AsyncIterator[LaneInfo], now: datetime, json: bool) -> int:
+    if json:
+        return await print_json_lines(lane_to_json(lane, now) async for lane in lanes)
+    rows = (lane_to_row(lane, now) async for lane in lanes)
+    return await print_rows(COLUMNS, rows, right=COLUMNS[1:3] + COLUMNS[4:])
+
+
 async def _list(store: str | None, limit: int, is_wanted: Callable[[LaneInfo, datetime], bool], json: bool) -> None:
     async with open_frontier(store) as frontier:
         now = await _read_time(frontier)
-        lanes = _select(frontier, limit, lambda lane: is_wanted(lane, now))
-        if json:
-            count = await print_json_lines(lane_to_json(lane, now) async for lane in lanes)
-        else:
-            rows = (lane_to_row(lane, now) async for lane in lanes)
-            count = await print_rows(COLUMNS, rows, right=COLUMNS[1:3] + COLUMNS[4:])
+        count = await _print_lanes(_select(frontier, limit, lambda lane: is_wanted(lane, now)), now, json)
         if count == 0:
             print_note("no lanes")
         elif count == limit:

@@ -38,6 +38,12 @@ LogFormatOption = Annotated[
     str | None,
     typer.Option("--log-format", metavar="|".join(FORMATS), show_default="text", help=FORMAT_HELP, rich_help_panel=LOG),
 ]
+ListLimitOption = Annotated[
+    int, typer.Option("--limit", "-n", min=0, metavar="N", help="Maximum number of lines; 0 for all")
+]
+OnlyLaneOption = Annotated[
+    str | None, typer.Option("--lane", metavar="NAME", show_default=False, help="Only items of this lane")
+]
 CreateOption = Annotated[bool, typer.Option("--create", help="Create the lane if it does not exist")]
 MinIntervalOption = Annotated[
     float | None,

@@ -74,7 +74,7 @@ def to_json(view: StatusView) -> dict[str, Any]:
     status, waits = view.status, view.waits
     data: dict[str, Any] = {"store": view.store, "now": status.now.isoformat(), "paused": status.paused}
     data |= {name: getattr(status, name) for name in COUNTERS}
-    data |= {"waiting": status.waiting, "lag": status.lag}
+    data |= {"waiting": status.waiting, "lag": status.lag, "lag_seconds": status.lag_seconds}
     data["next_ready_at"] = None if status.next_ready_at is None else status.next_ready_at.isoformat()
     data["defaults"] = {
         "min_interval": status.min_interval,
@@ -102,6 +102,7 @@ def _partition_to_json(part: PartitionInfo) -> dict[str, Any]:
         "partition": part.partition,
         **{name: getattr(part, name) for name in COUNTERS},
         "checkpoint": _checkpoint_to_json(part.checkpoint),
+        "lag_seconds": part.lag_seconds,
     }
 
 
@@ -130,6 +131,7 @@ def list_facts(view: StatusView, partitions: bool) -> Iterator[tuple[str, str]]:
     yield "checkpoint", f"{checkpoint.position}"
     yield "end", f"{checkpoint.end}"
     yield "lag", f"{status.lag}"
+    yield "lag_seconds", "" if status.lag_seconds is None else f"{status.lag_seconds:.0f}"
     yield "next_ready_at", "" if status.next_ready_at is None else status.next_ready_at.isoformat()
     yield "min_interval", f"{status.min_interval:g}"
     yield "concurrency", format_concurrency(status.concurrency)
@@ -221,6 +223,8 @@ def _list_pairs(view: StatusView) -> Pairs:
     pairs.append(("", ""))
     if view.job.kind != Kind.BACKFILL:  # its keys say how far it is; positions of its slices do not
         pairs += ((name, Text(value)) for name, value in _describe_checkpoint(status))
+    if status.lag_seconds is not None:
+        pairs.append(("oldest", Text(f"not settled for {format_duration(status.lag_seconds)}")))
     pairs.append(("lane defaults", Text(format_limits(status.min_interval, status.concurrency))))
     pairs.append(("attempts", Text(f"up to {status.max_attempts:,}")))
     pairs.append(("next ready", Text(_describe_next_ready(view))))

@@ -117,7 +117,7 @@ class Delays(Conformance):
             assert (found.settled_at, found.result, found.reason, found.error) == (None, None, None, None)
         status = await trial.status()
         assert (status.checkpoint, status.checkpoint_dead, status.done, status.dead) == (2, 0, 0, 0)
-        assert list(await trial.store.dead()) == []
+        assert list((await trial.store.items("dead")).rows) == []
         batch = await trial.claim()
         assert sorted(batch.keys) == ["dead", "done", "other", "wide"]
         assert (await batch.finish()).checkpoint == 6

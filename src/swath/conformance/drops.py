@@ -1,7 +1,7 @@
 """Dropping: waiting items become done without a claim."""
 
-from swath.conformance.trial import LANE, Conformance, Start, Trial, dead, done, release, retry
-from swath.core.store import ADD_CHUNK, INBOX_DRAIN, LaneCursor, PendingRow
+from swath.conformance.trial import Conformance, Start, Trial, dead, done, release, retry
+from swath.core.store import ADD_CHUNK, INBOX_DRAIN
 
 RESULT = '{"dropped":"test"}'
 
@@ -10,19 +10,6 @@ async def drop(trial: Trial, *keys: str) -> int:
     """Drop the items with these keys, wherever they are."""
     found = [place for key in keys for place in await trial.find(key)]
     return await trial.store.drop([(place.partition, place.position or 0) for place in found], RESULT)
-
-
-async def list_lane(trial: Trial, lane: str = LANE, *, limit: int = 100) -> list[PendingRow]:
-    """Return the pending items of a lane, from all pages."""
-    partition = trial.item("key", lane=lane).partition
-    rows: list[PendingRow] = []
-    after: LaneCursor | None = None
-    while True:
-        page = await trial.store.pending_in_lane(partition, lane, after=after, limit=limit)
-        rows += page.rows
-        after = page.after
-        if after is None:
-            return rows
 
 
 class Drops(Conformance):
@@ -207,7 +194,9 @@ class Drops(Conformance):
             await trial.store.empty_inbox(partition)
         assert await trial.total("inbox") == 0
         await trial.store.empty_inbox(1)
-        assert sorted(row.key for row in await list_lane(trial, trial.lane(1))) == sorted([*keys, "more"])
+        assert sorted(row.key for row in (await trial.store.items("ready", limit=10_000)).rows) == sorted(
+            [*keys, "more"]
+        )
         assert await drop(trial, *keys[:50]) == 50
         assert await trial.total("ready") == len(keys) - 49
 
@@ -230,21 +219,3 @@ class Drops(Conformance):
         pages = list(await trial.store.pending(revisits=True, limit=3))
         pages += await trial.store.pending(revisits=True, limit=5, after=(pages[-1].partition, pages[-1].position))
         assert pages == everything
-
-    async def test_pending_in_lane_lists_every_item_once(self, start: Start) -> None:
-        trial = await start()
-        for n in range(12):
-            await trial.store.add([trial.item(f"key{n}", payload=f"[{n}]", priority=n % 3)])
-        await trial.add("later", after=10)
-        await trial.add("other", "another", lane="other", priority=7)
-        batch = await trial.claim(8)
-        await batch.settle(*(retry(batch[key], after=5) for key in ("key2", "key5")), done(batch["key8"], revisit=5))
-        await batch.settle(done(batch["other"]), retry(batch["another"], after=5))
-        expected = [row for row in await trial.store.pending(revisits=True) if row.lane == LANE]
-        assert {row.state for row in expected} == {"ready", "delayed", "claimed"}
-        assert len(expected) == 13
-        for limit in (1, 2, 5, 13, 100):
-            rows = await list_lane(trial, limit=limit)
-            assert sorted(rows, key=lambda row: row.position) == expected
-        assert [row.key for row in await list_lane(trial, "other")] == ["another"]
-        assert await list_lane(trial, "unknown") == []

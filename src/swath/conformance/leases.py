@@ -194,7 +194,7 @@ class Leases(Conformance):
         found = await trial.find_only("a")
         assert (found.state, found.attempts, found.reason) == ("dead", 3, LOST_WORKER.format(losses=3))
         assert found.settled_at == last.reply.now
-        (item,) = await trial.store.dead()
+        (item,) = (await trial.store.items("dead")).rows
         assert (item.key, item.attempts, item.reason) == ("a", 3, found.reason)
         status = await trial.status()
         assert (status.checkpoint, status.checkpoint_dead) == (1, 1)

@@ -1,10 +1,9 @@
-"""Reads: status, find, lanes, dead and pending items, outputs and signals agree with what was written."""
+"""Reads: status, find, lanes, pending items, outputs and signals agree with what was written."""
 
 from collections import Counter
-from typing import Any
 
 from swath.conformance.trial import LANE, Conformance, Start, dead, done, list_counts, retry
-from swath.core.store import AHEAD_LIMIT, DonePage, LaneChange
+from swath.core.store import AHEAD_LIMIT, LaneChange
 
 
 class Reads(Conformance):
@@ -193,79 +192,6 @@ class Reads(Conformance):
             assert await trial.store.lane(status.partition, status.lane) == status
         assert await trial.store.lane(1, names[0]) is None
         assert await trial.store.lane(0, "unknown") is None
-
-    async def test_dead_page_by_page(self, start: Start) -> None:
-        trial = await start(partitions=2)
-        for n in range(9):
-            lane = trial.lane(n % 2)
-            await trial.store.add([trial.item(f"key{n}", lane=lane, payload=f"[{n}]", priority=n % 8)])
-        batch = await trial.claim()
-        for item in reversed(batch.items):
-            await batch.settle(dead(item, reason=f"why {item.key}", error=None), partition=item.partition)
-        everything = list(await trial.store.dead())
-        places = [(item.partition, item.position) for item in everything]
-        assert places == sorted(places)
-        for given_up in everything:
-            n = int(given_up.key[3:])
-            assert (given_up.lane, given_up.payload, given_up.priority) == (trial.lane(n % 2), f"[{n}]", n % 8)
-            assert (given_up.reason, given_up.error, given_up.attempts) == (f"why key{n}", None, 1)
-            assert given_up.settled_at > 0
-        assert list(await trial.store.dead(limit=4)) == everything[:4]
-        assert list(await trial.store.dead(limit=4, after=places[3])) == everything[4:8]
-        assert list(await trial.store.dead(after=places[8])) == []
-
-    async def test_done_page_by_page(self, start: Start) -> None:
-        trial = await start(partitions=2)
-        for n in range(9):
-            lane = trial.lane(n % 2)
-            await trial.store.add([trial.item(f"key{n}", lane=lane, payload=f"[{n}]", priority=n % 8)])
-        assert await trial.store.done() == DonePage([], None)
-        batch = await trial.claim()
-        for item in reversed(batch.items):
-            await batch.settle(done(item, result=f'{{"{item.key}":1}}'), partition=item.partition)
-        page = await trial.store.done()
-        assert page.after is None
-        places = [(item.partition, item.position) for item in page.rows]
-        assert places == sorted(places)
-        for item in page.rows:
-            n = int(item.key[3:])
-            assert (item.lane, item.payload, item.priority) == (trial.lane(n % 2), f"[{n}]", n % 8)
-            assert item.result == f'{{"key{n}":1}}'
-            assert item.settled_at > 0
-        first = await trial.store.done(limit=4)
-        assert (list(first.rows), first.after) == (list(page.rows[:4]), places[3])
-        assert list((await trial.store.done(limit=5, after=places[3])).rows) == list(page.rows[4:])
-        assert await trial.store.done(after=places[8]) == DonePage([], None)
-
-    async def test_done_of_a_lane_or_with_a_text_in_the_result(self, start: Start) -> None:
-        """A page reads `limit` items. Those that are not wanted are left out, so that a page may be empty."""
-        trial = await start(partitions=2)
-        lanes = [trial.lane(0), trial.lane(1), trial.lane(1, 1)]
-        for n, lane in enumerate(lanes * 2):
-            await trial.add(f"key{n}", lane=lane)
-        results = {"key0": '{"why":1}', "key4": '{"why":2}', "key5": '"why"'}
-        batch = await trial.claim()
-        for item in batch.items:
-            await batch.settle(done(item, result=results.get(item.key)), partition=item.partition)
-
-        async def read(limit: int = 100, **wanted: Any) -> list[str]:
-            """Return the wanted keys of all pages."""
-            keys: list[str] = []
-            page = await trial.store.done(limit=limit, **wanted)
-            while True:
-                keys += [item.key for item in page.rows]
-                if page.after is None:
-                    return keys
-                page = await trial.store.done(limit=limit, after=page.after, **wanted)
-
-        for limit in (1, 2, 100):
-            assert sorted(await read(limit)) == [f"key{n}" for n in range(6)]
-            assert await read(limit, lane=(1, lanes[1])) == ["key1", "key4"]
-            assert await read(limit, lane=(0, lanes[0])) == ["key0", "key3"]
-            assert await read(limit, lane=(0, lanes[1])) == []
-            assert sorted(await read(limit, result_text='"why":')) == ["key0", "key4"]
-            assert await read(limit, lane=(1, lanes[1]), result_text='"why":') == ["key4"]
-        assert (await trial.store.done(limit=1, lane=(1, lanes[2]))).rows == []
 
     async def test_pending_lists_the_items_that_hold_the_checkpoint_back(self, start: Start) -> None:
         """INV-6: lists items that are ready, delayed or claimed, but not done or dead items and revisits."""

@@ -9,7 +9,9 @@ from swath.conformance.delays import Delays
 from swath.conformance.discovered_items import DiscoveredItems
 from swath.conformance.drops import Drops
 from swath.conformance.facts import Facts
+from swath.conformance.history import History
 from swath.conformance.leases import Leases
+from swath.conformance.listings import Listings
 from swath.conformance.pacing import Pacing
 from swath.conformance.reads import Reads
 from swath.conformance.repairs import Repairs
@@ -31,6 +33,8 @@ class StoreConformance(
     Splits,
     Checkpoints,
     Reads,
+    Listings,
+    History,
     Facts,
     Clocks,
 ):

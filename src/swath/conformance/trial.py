@@ -11,6 +11,7 @@ from swath.core.clock import Clock, ManualClock, to_microseconds
 from swath.core.counters import NO_COUNTERS, NO_LANE_COUNTERS
 from swath.core.encoding import encode_item
 from swath.core.item import DEFAULT_PRIORITY, Item
+from swath.core.key_check import check_keys
 from swath.core.lane import hash_key, locate_lane
 from swath.core.store import (
     ClaimRef,
@@ -276,7 +277,8 @@ class Trial:
         """Return everything that a refused call must not change."""
         found = [await self.find(key) for key in keys]
         status = [list_counts(status) for status in (await self.store.status()).partitions]
-        return found, status, await self.store.outputs(), await self.store.dead(), await self.store.lanes()
+        dead = await self.store.items("dead")
+        return found, status, await self.store.outputs(), dead, await self.store.lanes()
 
     async def check(self) -> None:
         """Check what must always be true: exact counters (INV-4) and a correct checkpoint (INV-6)."""
@@ -287,6 +289,8 @@ class Trial:
             assert 0 <= status.checkpoint_dead <= status.dead, status
             if status.ready == status.delayed == status.claimed == 0:
                 assert status.checkpoint == status.end, f"the checkpoint is not at the end: {status}"
+        keys = await check_keys(self.store, after=None, seconds=None)
+        assert keys.mismatches == [], "INV-4, INV-7: a key is in two places or in none"
 
 
 Start = Callable[..., Awaitable[Trial]]

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from swath.core.inspection import PendingItem, build_found_item, build_pending_item
 from swath.core.lane import hash_key, locate_lane
-from swath.core.store import ADD_CHUNK, Found, LaneCursor, PendingRow, Store
+from swath.core.store import ADD_CHUNK, PENDING_STATES, Cursor, Found, ItemRow, Store
 
 # How often to look again after items were dropped. Each look finds items that changed their state during the one
 # before, such as a delayed item that became ready.
@@ -22,7 +22,7 @@ async def empty_inboxes(store: Store, lane: str | None) -> None:
             await store.empty_inbox(partition.partition)
 
 
-async def list_pending(store: Store, lane: str | None, *, revisits: bool) -> AsyncIterator[Sequence[PendingRow]]:
+async def list_pending(store: Store, lane: str | None, *, revisits: bool) -> AsyncIterator[Sequence[ItemRow]]:
     """Yield pages of pending items. For one lane, do not read the ready items of the others."""
     if lane is None:
         after: tuple[int, int] | None = None
@@ -31,12 +31,21 @@ async def list_pending(store: Store, lane: str | None, *, revisits: bool) -> Asy
             yield rows
         return
     partition, _ = locate_lane(lane, store.settings.partitions)
-    cursor: LaneCursor | None = None
+    for state in PENDING_STATES:
+        async for rows in list_items(store, state, lane=(partition, lane)):
+            yield [row for row in rows if revisits or not row.revisit]
+
+
+async def list_items(
+    store: Store, state: str, *, lane: tuple[int, str] | None = None, result_text: str | None = None
+) -> AsyncIterator[Sequence[ItemRow]]:
+    """Yield pages of the items in a state, which may be empty."""
+    after: Cursor | None = None
     while True:
-        page = await store.pending_in_lane(partition, lane, after=cursor, limit=ADD_CHUNK)
-        yield [row for row in page.rows if revisits or not row.revisit]
-        cursor = page.after
-        if cursor is None:
+        page = await store.items(state, lane=lane, result_text=result_text, after=after, limit=ADD_CHUNK)
+        yield page.rows
+        after = page.after
+        if after is None:
             return
 
 
@@ -87,7 +96,7 @@ class Dropper:
                 break
         return dropped
 
-    def _chooses(self, row: PendingRow) -> bool:
+    def _chooses(self, row: ItemRow) -> bool:
         return self.where is None or self.where(build_pending_item(row))
 
     def _chooses_found(self, found: Found) -> bool:

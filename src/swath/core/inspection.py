@@ -1,16 +1,19 @@
 """Lanes and items as the methods of Frontier return them: seconds, datetimes and decoded payloads."""
 
 import json
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal
 
 from swath.core.clock import SECOND, as_datetime
 from swath.core.counters import NO_COUNTERS
+from swath.core.errors import InvalidSetting
 from swath.core.item import Item
 from swath.core.lane import Pacing
-from swath.core.store import DeadRow, DoneRow, Found, LaneRow, PendingRow, Settings
+from swath.core.store import AuditRow, ClaimRow, Cursor, Found, ItemRow, LaneRow, Settings
+from swath.core.validation import show
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +66,7 @@ class DeadItem:
     settled_at: datetime
     partition: int
     position: int
+    state: Literal["dead"] = "dead"
 
     @property
     def item(self) -> Item:
@@ -90,6 +94,7 @@ class DoneItem:
     settled_at: datetime
     partition: int
     position: int
+    state: Literal["done"] = "done"
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +110,54 @@ class PendingItem:
     partition: int
     position: int
     revisit: bool = False  # delayed: it is done, and waits for its next visit
+    due_at: datetime | None = None  # delayed
+    claim: int | None = None  # claimed: the number of the claim
+    reason: str | None = None  # why the last attempt failed
+    error: str | None = None
+
+
+ListedItem = PendingItem | DoneItem | DeadItem
+
+
+@dataclass(frozen=True, slots=True)
+class ItemPage:
+    """Some items of a listing. A page may be empty before the listing ends."""
+
+    items: Sequence[ListedItem]
+    after: str | None  # pass it to `Frontier.items` for the next page; None: there are no more
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimInfo:
+    """A claim that holds items."""
+
+    claim: int  # the number of the claim
+    worker: str
+    since: datetime | None  # None: an earlier version of swath made the claim, and did not store it
+    expires_at: datetime
+    lease_left: float  # seconds; negative if the lease has expired and no other worker took the items over yet
+    items: int  # that it still holds
+
+
+@dataclass(frozen=True, slots=True)
+class AuditEntry:
+    """A change that somebody made to the frontier."""
+
+    time: datetime
+    actor: str  # user@host
+    action: str  # the name of the method of Frontier
+    lane: str | None
+    items: int | None  # how many it changed
+    detail: Mapping[str, Any]  # the arguments that matter
+
+
+@dataclass(frozen=True, slots=True)
+class LaneRanking:
+    """The first lanes in an order, out of those that were examined."""
+
+    lanes: Sequence[LaneInfo]
+    examined: int
+    complete: bool  # whether every lane was examined
 
 
 def build_lane_info(row: LaneRow, settings: Settings) -> LaneInfo:
@@ -128,64 +181,65 @@ def build_lane_info(row: LaneRow, settings: Settings) -> LaneInfo:
     )
 
 
-def build_dead_item(row: DeadRow) -> DeadItem:
+def build_item(row: ItemRow) -> ListedItem:
+    match row.state:
+        case "done":
+            return build_done_item(row)
+        case "dead":
+            return build_dead_item(row)
+        case _:
+            return build_pending_item(row)
+
+
+def build_dead_item(row: ItemRow) -> DeadItem:
     return DeadItem(
         key=row.key,
         lane=row.lane,
         priority=row.priority,
         payload=decode_payload(row.payload),
         attempts=row.attempts,
-        reason=row.reason,
+        reason=row.reason or "",
         error=row.error,
-        settled_at=as_datetime(row.settled_at),
+        settled_at=as_datetime(row.settled_at or 0),
         partition=row.partition,
         position=row.position,
     )
 
 
-def build_dead_row(found: Found) -> DeadRow:
-    """Return a dead item that was found by its key as a listing has it."""
-    assert found.state == "dead"
+def build_found_row(found: Found) -> ItemRow:
+    """Return a done or dead item that was found by its key as a listing has it."""
     assert found.lane is not None
     assert found.position is not None
-    return DeadRow(
+    return ItemRow(
         partition=found.partition,
         position=found.position,
+        state=found.state,
         lane=found.lane.lane,
         priority=found.priority,
         key=found.key,
         payload=found.payload,
         attempts=found.attempts,
-        settled_at=found.settled_at or 0,
-        reason=found.reason or "",
+        settled_at=found.settled_at,
+        result=found.result,
+        reason=found.reason,
         error=found.error,
     )
 
 
-def build_done_row(found: Found) -> DoneRow:
-    """Return a done item that was found by its key as a listing has it."""
-    assert found.state == "done"
-    assert found.lane is not None
-    assert found.position is not None
-    settled_at = found.settled_at or 0
-    place = (found.partition, found.position)
-    return DoneRow(*place, found.lane.lane, found.priority, found.key, found.payload, settled_at, found.result)
-
-
-def build_done_item(row: DoneRow) -> DoneItem:
+def build_done_item(row: ItemRow) -> DoneItem:
     return DoneItem(
         key=row.key,
         lane=row.lane,
         priority=row.priority,
         payload=decode_payload(row.payload),
         result=decode_payload(row.result),
-        settled_at=as_datetime(row.settled_at),
+        settled_at=as_datetime(row.settled_at or 0),
         partition=row.partition,
         position=row.position,
     )
 
 
-def build_pending_item(row: PendingRow) -> PendingItem:
+def build_pending_item(row: ItemRow) -> PendingItem:
     return PendingItem(
         key=row.key,
         lane=row.lane,
@@ -196,6 +250,26 @@ def build_pending_item(row: PendingRow) -> PendingItem:
         partition=row.partition,
         position=row.position,
         revisit=row.revisit,
+        due_at=None if row.due_at is None else as_datetime(row.due_at),
+        claim=row.fence,
+        reason=row.reason,
+        error=row.error,
+    )
+
+
+def build_audit_entry(row: AuditRow) -> AuditEntry:
+    detail = {} if row.detail is None else json.loads(row.detail)
+    return AuditEntry(as_datetime(row.time), row.actor, row.action, row.lane, row.items, detail)
+
+
+def build_claim_info(row: ClaimRow, now: int) -> ClaimInfo:
+    return ClaimInfo(
+        claim=row.fence,
+        worker=row.worker,
+        since=as_datetime(row.claimed_at) if row.claimed_at else None,
+        expires_at=as_datetime(row.expires_at),
+        lease_left=(row.expires_at - now) / SECOND,
+        items=row.items,
     )
 
 
@@ -213,8 +287,28 @@ def build_found_item(found: Found) -> PendingItem:
         partition=found.partition,
         position=found.position,
         revisit=found.state == "delayed" and found.settled_at is not None,
+        due_at=None if found.due_at is None else as_datetime(found.due_at),
+        reason=found.reason,
+        error=found.error,
     )
 
 
 def decode_payload(payload: str | None) -> Any:
     return None if payload is None else json.loads(payload)
+
+
+_CURSOR = re.compile(r"(-?[0-9]{1,19})/(-?[0-9]{1,19})/(-?[0-9]{1,19})", re.ASCII)
+
+
+def format_cursor(cursor: Cursor) -> str:
+    """Return a place in a listing as text."""
+    return "/".join(map(str, cursor))
+
+
+def parse_cursor(text: Any) -> Cursor:
+    """Return the place that a page of the listing has named."""
+    match = _CURSOR.fullmatch(text) if isinstance(text, str) else None
+    if match is None or not all(-(2**63) <= int(number) < 2**63 for number in match.groups()):
+        raise InvalidSetting(f"after={show(text)} is not from a page of this listing: pass its `after`")
+    partition, first, second = map(int, match.groups())
+    return partition, first, second

@@ -4,6 +4,7 @@
 observer, the keys that the store is known to hold, and a watch on the store's clock.
 """
 
+import getpass
 import logging
 import os
 import secrets
@@ -28,6 +29,7 @@ class Session:
     def __init__(self, store: Store, *, observer: events.Observer | None = None, worker: str | None = None) -> None:
         self.store = store
         self.worker = worker or f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(3)}"
+        self.actor = f"{_read_user()}@{socket.gethostname()}"
         self.known_keys = KnownKeys()
         self._generation = store.generation
         self._observer = observer
@@ -111,3 +113,11 @@ class Session:
         # The store read its clock after the request was sent, but a blocked event loop may have delayed the reply.
         self._clocks = ours - seconds, theirs
         self._latest_store_time = max(self._latest_store_time, theirs)
+
+
+def _read_user() -> str:
+    """Return the name of the user that runs this process, or the number of one without a name."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return str(os.getuid())

@@ -1,15 +1,17 @@
 """Status of a frontier, and explanations of where an item is and why it is not being worked on."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from types import MappingProxyType
 from typing import Any
 
 from swath.core.checkpoint import Checkpoint
 from swath.core.clock import SECOND, as_datetime
 from swath.core.encoding import DROPPED
 from swath.core.inspection import build_lane_info
+from swath.core.milestones import MINUTE
 from swath.core.store import AHEAD_LIMIT, Found, LaneRow, PartitionStatus, Settings, StoreStatus
 
 
@@ -27,6 +29,7 @@ class PartitionInfo:
     lanes: int
     inbox: int
     checkpoint: Checkpoint
+    lag_seconds: float | None = None  # the age of the oldest unsettled item; None if all are settled
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +54,14 @@ class Status:
     partitions: Sequence[PartitionInfo] = ()
 
     @property
+    def lag_seconds(self) -> float | None:
+        """The age of the oldest unsettled item, in seconds; None if all items are settled.
+
+        It is exact to a minute, after an hour to an hour and after a week to a day, and never too high.
+        """
+        return max((part.lag_seconds for part in self.partitions if part.lag_seconds is not None), default=None)
+
+    @property
     def waiting(self) -> int:
         """The number of items that are not finished, including those that wait for a revisit."""
         return self.ready + self.delayed + self.claimed + self.inbox
@@ -66,7 +77,13 @@ class Status:
         return sum(checkpoint.lag for checkpoint in self.checkpoints)
 
 
-def summarize_status(store: StoreStatus) -> Status:
+def list_oldest(store: StoreStatus) -> list[tuple[int, int]]:
+    """Return the place of the oldest unsettled item of each partition that has one: just above the checkpoint."""
+    return [(part.partition, part.checkpoint + 1) for part in store.partitions if part.checkpoint < part.end]
+
+
+def summarize_status(store: StoreStatus, times: Mapping[int, int] = MappingProxyType({})) -> Status:
+    """Return the status. `times` says by partition when the oldest unsettled item was discovered."""
     parts = store.partitions
 
     def total(name: str) -> int:
@@ -89,7 +106,7 @@ def summarize_status(store: StoreStatus) -> Status:
         checkpoints=[_build_checkpoint(part) for part in parts],
         next_ready_at=as_datetime(min(moments)) if moments else None,
         now=as_datetime(store.now),
-        partitions=[_build_partition_info(part) for part in parts],
+        partitions=[_build_partition_info(part, times.get(part.partition), store.now) for part in parts],
     )
 
 
@@ -97,7 +114,7 @@ def _build_checkpoint(part: PartitionStatus) -> Checkpoint:
     return Checkpoint(part.partition, part.checkpoint, part.checkpoint_dead, part.end)
 
 
-def _build_partition_info(part: PartitionStatus) -> PartitionInfo:
+def _build_partition_info(part: PartitionStatus, oldest: int | None, now: int) -> PartitionInfo:
     return PartitionInfo(
         partition=part.partition,
         ready=part.ready,
@@ -109,6 +126,7 @@ def _build_partition_info(part: PartitionStatus) -> PartitionInfo:
         lanes=part.lanes,
         inbox=part.inbox,
         checkpoint=_build_checkpoint(part),
+        lag_seconds=None if oldest is None else max(0, now - oldest) / SECOND,
     )
 
 
@@ -150,17 +168,31 @@ def explain_unknown(key: str, lane: str | None, elsewhere: Sequence[Found]) -> E
     return Explanation(key, "unknown", sentence)
 
 
-def explain(key: str, found: Sequence[Found], status: StoreStatus) -> Explanation:
-    """Explain a key in one sentence. If several lanes have it, describe the first and name the others."""
+def is_waiting(found: Found) -> bool:
+    """Return whether an item holds the checkpoint back."""
+    return found.state in ("ready", "claimed") or (found.state == "delayed" and found.settled_at is None)
+
+
+def explain(key: str, found: Sequence[Found], status: StoreStatus, since: int | None) -> Explanation:
+    """Explain a key in one sentence. If several lanes have it, describe the first and name the others.
+
+    `since` is when the item was discovered, if it is waiting.
+    """
     first = found[0]
     sentence = f"{key} {_describe_item(first, status.now)}"
+    if first.state == "ready" and since is not None and status.now - since >= MINUTE:
+        waited = _format_duration((status.now - since) / SECOND)
+        sentence += f" It has waited for {waited}, since {_format_time(since)}."
     if first.state == "delayed" and first.lane is not None and first.lane.limits.paused:
         sentence += f" Lane {first.lane.lane} is paused."
     if first.state in ("inbox", "ready", "delayed") and status.signal.paused:
         sentence += " The frontier is paused."
     if others := [other.lane.lane for other in found[1:] if other.lane]:
         sentence += f" The same key is also in lane {', '.join(others)}."
-    return Explanation(key, first.state, sentence, _collect_data(first, status.settings))
+    data = _collect_data(first, status.settings)
+    if since is not None:
+        data["waiting_since"] = as_datetime(since).isoformat()
+    return Explanation(key, first.state, sentence, data)
 
 
 def _describe_item(found: Found, now: int) -> str:

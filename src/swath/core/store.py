@@ -10,7 +10,7 @@ out are times of the wall clock: the store translates its own by what the two cl
 Every method is atomic. `swath.conformance` tests an implementation.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from enum import IntEnum
 from typing import Any, NamedTuple, Protocol
@@ -24,6 +24,8 @@ ADD_CHUNK = 1_000  # items added under one lock
 DELAYED_DRAIN = 1_000  # delayed items that one claim makes ready in each partition
 INBOX_DRAIN = 2_000  # discovered items that one claim takes from the inbox of each partition
 PARTITIONS_PER_CLAIM = 4
+AUDIT_KEPT = 1_000  # changes of the audit
+MAX_EXAMINED = 10_000  # rows that one call of `items` reads
 
 # The reason of an item that is dead because its workers were lost.
 LOST_WORKER = "its worker was lost without settling it (losses: {losses})"
@@ -230,49 +232,8 @@ class Found(NamedTuple):
     error: str | None = None
 
 
-class DeadRow(NamedTuple):
-    """A dead item as a store keeps it."""
-
-    partition: int
-    position: int
-    lane: str
-    priority: int
-    key: str
-    payload: str | None
-    attempts: int
-    settled_at: int
-    reason: str
-    error: str | None
-
-
-class DoneRow(NamedTuple):
-    """A done item as a store keeps it."""
-
-    partition: int
-    position: int
-    lane: str
-    priority: int
-    key: str
-    payload: str | None
-    settled_at: int
-    result: str | None
-
-
-class DonePage(NamedTuple):
-    """Some of the done items that a listing has read."""
-
-    rows: Sequence[DoneRow]
-    after: tuple[int, int] | None  # continues the listing; None: there are no more
-
-    @classmethod
-    def build(cls, found: Sequence[tuple[Any, ...]]) -> "DonePage":
-        """Build a page from rows with two more columns: whether it is wanted, and whether it is the page's last."""
-        rows = [DoneRow(*fields) for *fields, wanted, _ in found if wanted]
-        return cls(rows, (found[-1][0], found[-1][1]) if found and found[-1][-1] else None)
-
-
-class PendingRow(NamedTuple):
-    """An item that is ready, delayed or claimed, as a store keeps it."""
+class ItemRow(NamedTuple):
+    """An item of a listing, as a store keeps it. Fields that do not apply to its state are None."""
 
     partition: int
     position: int
@@ -282,34 +243,91 @@ class PendingRow(NamedTuple):
     key: str
     payload: str | None
     attempts: int
-    revisit: bool  # delayed: it is done, and waits for its next visit
+    due_at: int | None = None  # delayed
+    revisit: bool = False  # delayed: it is done, and waits for its next visit
+    fence: int | None = None  # claimed
+    settled_at: int | None = None  # done, dead; delayed: the last visit of an item that will be revisited
+    result: str | None = None  # done; delayed: the result of the last visit
+    reason: str | None = None
+    error: str | None = None
+
+
+ITEM_STATES = ("ready", "delayed", "claimed", "done", "dead")  # an item in an inbox has no position yet
+PENDING_STATES = ITEM_STATES[:3]
+
+Cursor = tuple[int, int, int]  # a place in a listing; only the store knows its meaning
+LISTING_START: Cursor = (-1, -1, -1)
+
+
+class RowPage(NamedTuple):
+    """Some of the items in a state."""
+
+    rows: Sequence[ItemRow]
+    after: Cursor | None  # continues the listing; None: there are no more
 
     @classmethod
-    def build(cls, fields: Sequence[Any]) -> "PendingRow":
-        """Build a row from fields of a database that has no booleans."""
-        return cls._make([*fields[:-1], bool(fields[-1])])
+    def build(cls, entries: Iterable[Sequence[Any]], limit: int, examined: int) -> "RowPage":
+        """Build a page from rows of a database, in order, of which those that are not wanted may be missing.
+
+        A row has four more columns: the two that its cursor has behind the partition, whether it is wanted, and how
+        many rows were read up to it. Stop after `limit` wanted rows, or after `examined` rows.
+        """
+        rows: list[ItemRow] = []
+        for *fields, first, second, wanted, read in entries:
+            if wanted:
+                rows.append(ItemRow._make(fields))
+            if len(rows) == limit or read == examined:
+                return cls(rows, (fields[0], first, second))
+        return cls(rows, None)
 
 
-LaneCursor = tuple[int, int, int]  # a place in the listing of a lane; only the store knows its meaning
+class KnownPlace(NamedTuple):
+    """A known hash, the position that it stands for, and the states that have an item there: exactly one (INV-4)."""
 
-
-PENDING_STATES = ("ready", "delayed", "claimed")
-LANE_START: LaneCursor = (0, -1, -1)  # for stores that list one state after the other: its index, and a place
-
-
-class LanePage(NamedTuple):
-    """Some of the pending items of a lane."""
-
-    rows: Sequence[PendingRow]
-    after: LaneCursor | None  # continues the listing; None: there are no more
+    partition: int
+    hash: bytes
+    position: int
+    states: tuple[str, ...]
 
     @classmethod
-    def build(cls, state: int, entries: Sequence[tuple[Any, ...]], limit: int) -> "LanePage":
-        """Build a page of one state. Entries have three more columns: whether they are in the lane, and their place."""
-        rows = [PendingRow.build(fields) for *fields, wanted, _, _ in entries if wanted]
-        if len(entries) == limit:
-            return cls(rows, (state, *entries[-1][-2:]))
-        return cls(rows, (state + 1, *LANE_START[1:]) if state + 1 < len(PENDING_STATES) else None)
+    def build(cls, row: Sequence[Any]) -> "KnownPlace":
+        """Build one from a row of a database that has a flag for each state behind the position."""
+        partition, known, position, *flags = row
+        return cls(
+            partition, known, position, tuple(state for state, found in zip(ITEM_STATES, flags, strict=True) if found)
+        )
+
+
+class ClaimRow(NamedTuple):
+    """A claim that holds items."""
+
+    fence: int
+    worker: str
+    claimed_at: int  # 0: not known, because an earlier version of swath made it
+    expires_at: int
+    items: int  # that it still holds
+
+
+class AuditChange(NamedTuple):
+    """A change that somebody made to the frontier."""
+
+    actor: str
+    action: str  # the name of the method of Frontier
+    lane: str | None
+    items: int | None  # how many it changed
+    detail: str | None  # JSON
+
+
+class AuditRow(NamedTuple):
+    """A change of the audit. The fields from `actor` on are those of AuditChange."""
+
+    number: int  # rises with every change
+    time: int
+    actor: str
+    action: str
+    lane: str | None
+    items: int | None
+    detail: str | None
 
 
 class LaneChange(NamedTuple):
@@ -434,42 +452,51 @@ class Store(Protocol):
         """Return lanes with their numbers, by (partition, number); `after` continues a listing."""
         ...
 
-    async def dead(self, *, after: tuple[int, int] | None = None, limit: int = 100) -> Sequence[DeadRow]:
-        """Return dead items, by (partition, position)."""
-        ...
-
-    async def done(
+    async def items(
         self,
+        state: str,
         *,
-        after: tuple[int, int] | None = None,
-        limit: int = 100,
         lane: tuple[int, str] | None = None,
         result_text: str | None = None,
-    ) -> DonePage:
-        """Read at most `limit` done items, by (partition, position), and return those that are wanted.
+        after: Cursor | None = None,
+        limit: int = 100,
+    ) -> RowPage:
+        """Read items in a state and return at most `limit` that are wanted; read at most MAX_EXAMINED rows.
 
-        `lane` is a partition and the name of a lane in it. `result_text` is a text that the result contains. Only items
-        of this partition are read, but those of all its lanes, so a page may be empty before the listing ends.
+        `lane` is a partition and the name of a lane in it. `result_text` is a text that the result of a done item
+        contains. Items are ordered by (partition, position), claimed ones by claim. Ready items of a lane are ordered
+        as they will be claimed, and no others are read. There is no other index by lane, so a page may be empty before
+        the listing ends.
         """
+        ...
+
+    async def claims(self, *, after: int = 0, limit: int = 100) -> Sequence[ClaimRow]:
+        """Return the claims that hold items, by fence; `after` is the last fence of the page before."""
         ...
 
     async def pending(
         self, *, after: tuple[int, int] | None = None, limit: int = 100, revisits: bool = False
-    ) -> Sequence[PendingRow]:
+    ) -> Sequence[ItemRow]:
         """Return the items that hold the checkpoint back, by (partition, position), without those in an inbox.
 
         With `revisits`, also those that are done and wait for their next visit.
         """
         ...
 
-    async def pending_in_lane(
-        self, partition: int, lane: str, *, after: LaneCursor | None = None, limit: int = 100
-    ) -> LanePage:
-        """Read at most `limit` entries and return the ready, delayed and claimed items of a lane among them.
+    async def date_positions(self, places: Sequence[tuple[int, int]]) -> Sequence[int]:
+        """Return for each (partition, position) a time before which it was allotted.
 
-        Unlike `pending`, it does not read the ready items of other lanes, lists revisits too, and its order is its own:
-        an item that changes its state meanwhile may be listed twice or not at all. A page may be empty before the end.
+        While a partition grows, the time is exact to a minute; after an hour to an hour, after a week to a day.
+        Positions at or below the checkpoint have no exact time.
         """
+        ...
+
+    async def audit_change(self, change: AuditChange) -> None:
+        """Record a change. The store keeps at least the last AUDIT_KEPT."""
+        ...
+
+    async def audit(self, *, limit: int = 100) -> Sequence[AuditRow]:
+        """Return the last changes, the latest first."""
         ...
 
     async def learn(self, facts: Sequence[Fact]) -> None:
@@ -498,6 +525,14 @@ class Store(Protocol):
 
     def explain_refusal(self, error: BaseException) -> str | None:
         """Return the database's message if `error` means that it refused the data of a row, otherwise None."""
+        ...
+
+    async def known_places(self, *, after: tuple[int, bytes] = (-1, b""), limit: int = 100) -> Sequence[KnownPlace]:
+        """Return known hashes with the states that have an item at their position, by (partition, hash)."""
+        ...
+
+    async def find_positions(self, partition: int, hashes: Sequence[bytes]) -> Sequence[int | None]:
+        """Return the present position of each hash, or None if it is not known."""
         ...
 
     async def recount(self) -> Sequence[PartitionStatus]:

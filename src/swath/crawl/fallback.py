@@ -70,7 +70,9 @@ class Fallback:
         found = {FALLBACK: form, "error": reason}
         retry = await self._facts.get(RETRY_FACT)
         # An earlier round may have settled the form with FALLBACK, or be about to, in `restart`.
-        reopened = await retry_while_unavailable(lambda: self._frontier.reopen_done(form, result_key=FALLBACK))
+        reopened = await retry_while_unavailable(
+            lambda: self._frontier.reopen_done(form, result_key=FALLBACK, audit=False)
+        )
         if not reopened and retry is not None and await self._is_claimed(form):
             return item.release(started=started, after=RECHECK_SECONDS)
         return item.done(
@@ -96,7 +98,7 @@ class Fallback:
         retry = await self._facts.get(RETRY_FACT)
         if retry == await self._facts.get(ROUND_PREFIX + first):
             return None
-        await retry_while_unavailable(lambda: self._frontier.reopen_done(first, result_key=FALLBACK))
+        await retry_while_unavailable(lambda: self._frontier.reopen_done(first, result_key=FALLBACK, audit=False))
         found = {FALLBACK: first, "error": "all forms failed before"}
         output = [Capture(build_line(item, found), None)]
         return item.done(result=found, facts={ROUND_PREFIX + first: retry}, output=output, started=False)
@@ -108,7 +110,7 @@ class Fallback:
         """
         if any(url == target for url, _ in payload.get(TRIED, ())):
             await self._facts.learn({FACT_PREFIX + target: True})
-            await retry_while_unavailable(lambda: self._frontier.reopen_done(target, result_key=FALLBACK))
+            await retry_while_unavailable(lambda: self._frontier.reopen_done(target, result_key=FALLBACK, audit=False))
 
 
 def is_unreachable_form(item: Item, response: Response) -> bool:

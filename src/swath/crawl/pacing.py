@@ -140,7 +140,7 @@ class LanePacing:
         required = compute_required_interval(self._delay, crawl_delay=pace.crawl_delay)
         if needs_change(pace.interval, wanted=wanted, required=required):
             pace.interval = wanted
-            await retry_while_unavailable(lambda: self._frontier.limit(lane, min_interval=wanted))
+            await retry_while_unavailable(lambda: self._frontier.limit(lane, min_interval=wanted, audit=False))
             await self._facts.learn({FACT_PREFIX + lane: wanted})
 
     async def block(self, lane: str, seconds: float) -> None:

@@ -2,19 +2,21 @@
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
-from swath import Dead, Item, Outcome
+from swath import Dead, EncodedItem, Item, Outcome
 from swath.crawl.archive import warc
 from swath.crawl.archive.capture import CaptureBuilder
-from swath.crawl.archive.record import Capture, ItemLine
+from swath.crawl.archive.record import Capture, ItemLine, OriginalRecord
 from swath.crawl.fact_batcher import FactBatcher
 from swath.crawl.fallback import TRIED, Fallback
 from swath.crawl.handlers.columns import build_column_facts
-from swath.crawl.handlers.extractor import Extraction, HandlerFailure, PageExtractor
+from swath.crawl.handlers.errors import PageRetry
+from swath.crawl.handlers.extractor import Extraction, PageExtractor
 from swath.crawl.handlers.hooks import HookFailed
 from swath.crawl.handlers.page import Page
 from swath.crawl.handlers.registration import Handler
@@ -39,6 +41,34 @@ log = logging.getLogger("swath.crawl")
 
 SINK_FAILED: Final = "sink"  # begins the reason of a page whose items the database of the sink refuses
 MAX_EXPANSION = 5  # maximum size of a decoded body, in multiples of --max-size
+
+
+class PageFailure(NamedTuple):
+    """Why a page is dead although it was fetched: the part that failed, one line, and the traceback."""
+
+    part: str
+    reason: str
+    trace: str
+
+
+@dataclass(slots=True)
+class _Findings:
+    """What is known of a page before it is settled."""
+
+    line: dict[str, Any]  # its entry in the page list
+    result: dict[str, Any]  # of its item
+    discovered: list[Any] = field(default_factory=list)
+    parsed: ParsedPage | None = None
+    items: Sequence[ItemLine] = ()
+    failure: PageFailure | None = None
+    retry: PageRetry | None = None
+
+    def collect(self, select_links: Callable[[], list[EncodedItem]]) -> None:
+        """Add links, unless the link hook fails for one of them."""
+        try:
+            self.discovered += select_links()
+        except HookFailed as failed:
+            self.failure = PageFailure(failed.kind, failed.reason, failed.trace)
 
 
 class PageProcessor:
@@ -71,86 +101,100 @@ class PageProcessor:
     async def process(self, item: Item, response: Response) -> Outcome:
         """Settle a page with its archive record, its entry in the page list, and the items it discovers."""
         payload: dict[str, Any] = item.payload or {}
-        url = get_url(item)
-        depth = payload.get("depth", 0)
         digest = warc.compute_payload_digest(response.body)
-        result: dict[str, Any] = {"status": response.status}
-        page: dict[str, Any] = {
-            **describe_identity(item),
-            "kind": payload.get("kind", "page"),
-            "depth": depth,
-            "referrer": payload.get("from"),
-        }
         original = await self._captures.find_original(response, digest)
-        discovered: list[Any] = []
-        parsed: ParsedPage | None = None
+        found = _Findings(
+            line={
+                **describe_identity(item),
+                "kind": payload.get("kind", "page"),
+                "depth": payload.get("depth", 0),
+                "referrer": payload.get("from"),
+            },
+            result={"status": response.status},
+        )
         target = find_redirect_target(response)
-        handler = self._choose_handler(item, response, target)
-        extraction: Extraction | None = None
-        hook_failed: HookFailed | None = None
         if target is not None:
-            page["redirect"] = target
-            discovered = self._follow_redirect(item, target, response.status, payload, result)
+            found.line["redirect"] = target
+            found.discovered = self._follow_redirect(item, target, response.status, payload, found.result)
             await self._fallback.return_to_form(payload, target)
         else:
-            decoded: DecodedBody | None = None
-            if original is None and 200 <= response.status < 300 and response.body:
-                follows = self._follows_scope(payload, handler)
-                decoded, parsed = await self._parse(
-                    url,
-                    response,
-                    sitemap=payload.get("kind") == "sitemap",
-                    links=follows,
-                    keep_text=handler is not None,
-                )
-                page |= {name: getattr(parsed, name) for name in ("title", "canonical", "noindex", "decode_error")}
-                if follows:
-                    sitemaps = self._settings.sitemaps
-                    try:
-                        discovered += self._links.select_links(parsed, depth=depth, referrer=url, sitemaps=sitemaps)
-                    except HookFailed as failed:
-                        hook_failed = failed
-            if handler is not None:
-                extraction = await self._extract(handler, item, response, decoded, parsed)
-                page |= {"handler": handler.name, "to": payload.get(TO), "payload": payload.get(DATA)}
-                try:
-                    discovered += self._links.select_requested(extraction.requests, depth=depth + 1, referrer=url)
-                except HookFailed as failed:
-                    hook_failed = failed
+            await self._read(item, response, found, is_duplicate=original is not None)
+            if (retry := self._find_retry(item, found)) is not None:
+                return retry
         if original is not None:
             self._stats.duplicates += 1
-            page["duplicate_of"] = original.url
-        failure = None if extraction is None else extraction.failure
-        if extraction is not None and extraction.retry is not None:
-            retry = extraction.retry
-            failures = item.attempts - item.losses  # attempts that were lost with a process do not count
-            if failures < self._settings.retries:
-                self._stats.errors["retry"] += 1
-                return item.retry(after=retry.after, reason=f"{HANDLER_FAILED}: {retry.reason}")
-            attempts = "1 attempt" if failures == 0 else f"{failures + 1} attempts"
-            failure = HandlerFailure(f"{extraction.handler}: gave up after {attempts}: {retry.reason}", "")
-        failed_part = HANDLER_FAILED
-        if failure is None and hook_failed is not None:
-            failed_part, failure = hook_failed.kind, HandlerFailure(hook_failed.reason, hook_failed.trace)
+            found.line["duplicate_of"] = original.url
+        return await self._settle(item, response, found, digest=digest, original=original)
+
+    async def _read(self, item: Item, response: Response, found: "_Findings", *, is_duplicate: bool) -> None:
+        """Parse a page, call its handler, and collect the links of both."""
+        payload = item.payload or {}
+        url, depth = get_url(item), payload.get("depth", 0)
+        handler = self._choose_handler(item, response)
+        if handler is not None:
+            assert self._extractor is not None
+            await self._extractor.wait_for_room(handler, size=len(response.body))
+        decoded: DecodedBody | None = None
+        if not is_duplicate and 200 <= response.status < 300 and response.body:
+            follows = self._follows_scope(payload, handler)
+            decoded, parsed = await self._parse(
+                url,
+                response,
+                sitemap=payload.get("kind") == "sitemap",
+                links=follows,
+                keep_text=handler is not None,
+            )
+            found.parsed = parsed
+            found.line |= {name: getattr(parsed, name) for name in ("title", "canonical", "noindex", "decode_error")}
+            if follows:
+                sitemaps = self._settings.sitemaps
+                found.collect(partial(self._links.select_links, parsed, depth=depth, referrer=url, sitemaps=sitemaps))
+        if handler is None:
+            return
+        extraction = await self._extract(handler, item, response, decoded, found.parsed)
+        if found.parsed is not None:
+            found.parsed = found.parsed._replace(text=None)  # frees the tree
+        found.line |= {"handler": handler.name, "to": payload.get(TO), "payload": payload.get(DATA)}
+        found.collect(partial(self._links.select_requested, extraction.requests, depth=depth + 1, referrer=url))
+        found.items, found.retry = extraction.items, extraction.retry
+        if extraction.failure is not None:
+            found.failure = PageFailure(HANDLER_FAILED, *extraction.failure)
+
+    def _find_retry(self, item: Item, found: "_Findings") -> Outcome | None:
+        """Return the outcome of a page whose handler asks for a retry, unless --retries allows no more."""
+        if (retry := found.retry) is None:
+            return None
+        failures = item.attempts - item.losses  # attempts that were lost with a process do not count
+        if failures < self._settings.retries:
+            self._stats.errors["retry"] += 1
+            return item.retry(after=retry.after, reason=f"{HANDLER_FAILED}: {retry.reason}")
+        attempts = "1 attempt" if failures == 0 else f"{failures + 1} attempts"
+        reason = f"{found.line['handler']}: gave up after {attempts}: {retry.reason}"
+        found.failure = PageFailure(HANDLER_FAILED, reason, "")
+        return None
+
+    async def _settle(
+        self, item: Item, response: Response, found: "_Findings", *, digest: str, original: OriginalRecord | None
+    ) -> Outcome:
+        """Return the outcome of a page that was read: done, or dead if code of the user has failed."""
+        failure, items = found.failure, found.items
         if failure is not None:
-            page["handler_error"] = failure.reason
-        items = () if extraction is None or failure is not None else extraction.items
+            found.line["handler_error"] = failure.reason
+            items = ()
         await self._describe_kinds(items)
-        directives = (
-            parse_x_robots_tag(response.headers.get_all("x-robots-tag"), self._settings.user_agent)
-            if parsed is None
-            else parsed
+        directives = found.parsed or parse_x_robots_tag(
+            response.headers.get_all("x-robots-tag"), self._settings.user_agent
         )
         archived = not directives.noarchive
         record_id = warc.new_record_id()
         capture = self._captures.build(
-            response, page, digest=digest, record_id=record_id, original=original, archived=archived, items=items
+            response, found.line, digest=digest, record_id=record_id, original=original, archived=archived, items=items
         )
         if failure is not None:
-            self._stats.errors[failed_part] += 1
+            self._stats.errors[failure.part] += 1
             return item.dead(
-                reason=f"{failed_part}: {failure.reason}",
-                error=failure.error or None,
+                reason=f"{failure.part}: {failure.reason}",
+                error=failure.trace or None,
                 output=[capture],
                 counters=ONE_PAGE,
                 lane_counters=ONE_PAGE,
@@ -158,11 +202,11 @@ class PageProcessor:
         facts = {}
         if archived and original is None:
             facts = self._captures.build_original_fact(response, digest, record_id)
-        self._stats.discovered += len(discovered)
+        self._stats.discovered += len(found.discovered)
         self._stats.count_items(items)
         return item.done(
-            result=result,
-            discovered=discovered,
+            result=found.result,
+            discovered=found.discovered,
             facts=facts,
             output=[capture],
             rows=items if self._has_sink and items else (),
@@ -192,10 +236,10 @@ class PageProcessor:
                 await self._facts.learn(facts)
             self._described |= new
 
-    def _choose_handler(self, item: Item, response: Response, target: str | None) -> Handler | None:
-        """Return the handler of a page; None if it has none, such as a redirect or a sitemap."""
+    def _choose_handler(self, item: Item, response: Response) -> Handler | None:
+        """Return the handler of a page that is not a redirect; None if it has none, such as a sitemap."""
         payload = item.payload or {}
-        if self._extractor is None or target is not None or payload.get("kind") == "sitemap" or response.status == 304:
+        if self._extractor is None or payload.get("kind") == "sitemap" or response.status == 304:
             return None
         return self._extractor.crawler.choose(response.url, status=response.status, to=payload.get(TO))
 

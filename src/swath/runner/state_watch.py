@@ -9,7 +9,6 @@ from collections.abc import Callable
 
 from swath.core import events
 from swath.core.clock import as_datetime, lease_clock
-from swath.core.lane import hash_key, locate_lane
 from swath.core.status import summarize_status
 from swath.core.store import Store
 from swath.runner.run_state import NO_ANSWER, Holder, IdleCounts, RunState, StateName
@@ -71,14 +70,9 @@ class StateWatch:
         )
 
     async def _find_holder(self) -> Holder | None:
-        """Return the worker of one of the claimed items."""
-        partitions = self._store.settings.partitions
-        for row in await self._store.pending(limit=MAX_PENDING):
-            if row.state == "claimed":
-                found = await self._store.find(hash_key(row.key), locate_lane(row.lane, partitions)[1])
-                for item in found:
-                    if item.worker is not None and item.expires_at is not None:
-                        return Holder(item.worker, has_ended(item.worker), as_datetime(item.expires_at))
+        """Return the worker of the oldest claim."""
+        for claim in await self._store.claims(limit=1):
+            return Holder(claim.worker, has_ended(claim.worker), as_datetime(claim.expires_at))
         return None
 
     def log_changes(self, states: tuple[RunState, ...]) -> None:

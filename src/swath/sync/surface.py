@@ -12,8 +12,18 @@ from swath.backends.registry import suggest_options
 from swath.core.check import CheckReport
 from swath.core.clock import Clock
 from swath.core.events import Observer
-from swath.core.inspection import DeadItem, DoneItem, LaneInfo, PendingItem
+from swath.core.inspection import (
+    AuditEntry,
+    ClaimInfo,
+    DeadItem,
+    DoneItem,
+    ItemPage,
+    LaneInfo,
+    LaneRanking,
+    PendingItem,
+)
 from swath.core.item import UNCHANGED, Dead, Done, Item, Outcome, Unchanged
+from swath.core.key_check import KeyCheckReport
 from swath.core.status import Explanation, Status, StoreTime
 from swath.core.store import EncodedItem, OutputMove, Store
 from swath.frontier import NewItem
@@ -273,12 +283,14 @@ class Frontier:
         *,
         min_interval: float | Literal["default"] | Unchanged = UNCHANGED,
         concurrency: int | Literal["default"] | Unchanged | None = UNCHANGED,
+        audit: bool = True,
     ) -> None:
         """Set the limits of one lane: seconds between two starts, and items in flight (None: unlimited).
 
-        "default" means the default of the frontier. Limits that you leave out are not changed.
+        "default" means the default of the frontier. Limits that you leave out are not changed. Pass `audit=False` if a
+        program adjusts limits all the time: the audit keeps the last 1,000 changes.
         """
-        self._portal.call(self._frontier.limit(lane, min_interval=min_interval, concurrency=concurrency))
+        self._portal.call(self._frontier.limit(lane, min_interval=min_interval, concurrency=concurrency, audit=audit))
 
     def configure(
         self,
@@ -367,15 +379,26 @@ class Frontier:
         result_key: str,
         lane: str | None = None,
         where: Callable[[DoneItem], bool] | None = None,
+        audit: bool = True,
     ) -> int:
         """Make done items ready again whose result is a mapping with `result_key`; return how many.
 
         Such as "dropped" for items that `drop` settled. Items that are done with another result are never chosen.
         Choose among those with it by key, by lane, by a function that says which ones, or by several of these; all if
-        none is given.
+        none is given. Pass `audit=False` if a program does this all the time.
         """
         wanted = keys if keys is None or isinstance(keys, str) else list(keys)
-        return self._portal.call(self._frontier.reopen_done(wanted, result_key=result_key, lane=lane, where=where))
+        return self._portal.call(
+            self._frontier.reopen_done(wanted, result_key=result_key, lane=lane, where=where, audit=audit)
+        )
+
+    def audit(self, *, limit: int = 100) -> Sequence[AuditEntry]:
+        """Return the last changes that people made, the latest first: who, when, and how many items.
+
+        The store keeps the last 1,000: pauses, limits, drops and re-opened items. Blocks and what jobs change on their
+        own while they run are not among them.
+        """
+        return self._portal.call(self._frontier.audit(limit=limit))
 
     def learn(self, facts: Mapping[str, Any]) -> None:
         """Store facts by key, for every process that works on the frontier. A newer value replaces the older one."""
@@ -410,6 +433,14 @@ class Frontier:
         """
         return self._portal.call(self._frontier.check())
 
+    def check_keys(self, *, after: str | None = None, seconds: float | None = None) -> KeyCheckReport:
+        """Check that every key is in exactly one place: not in none, and not in two (INV-4, INV-7).
+
+        This reads every item, in steps of a thousand, and works beside other processes. With `seconds`, it stops after
+        that time; pass the `after` of the report to continue. A report with 1,000 mismatches is not complete, either.
+        """
+        return self._portal.call(self._frontier.check_keys(after=after, seconds=seconds))
+
     def explain(self, key: str, *, lane: str | None = None) -> Explanation:
         """Return the state of a key, and why no worker is handling it."""
         return self._portal.call(self._frontier.explain(key, lane=lane))
@@ -422,16 +453,46 @@ class Frontier:
         """Iterate over all lanes, page by page."""
         return self._portal.iterate(self._frontier.lanes())
 
-    def dead(self, keys: str | Iterable[str] | None = None) -> Iterator[DeadItem]:
-        """Iterate over all dead items, page by page, or over those with some keys."""
-        return self._portal.iterate(self._frontier.dead(keys))
+    def rank_lanes(
+        self,
+        *,
+        by: Literal["waiting", "ready"],
+        limit: int = 100,
+        where: Callable[[LaneInfo], bool] | None = None,
+        seconds: float = 2.0,
+    ) -> LaneRanking:
+        """Return the lanes that have the most items waiting, or those that may start an item first.
 
-    def done(self, *, lane: str | None = None, result_key: str | None = None) -> Iterator[DoneItem]:
-        """Iterate over done items, page by page: all, those of a lane, or those whose result is a mapping with a key.
-
-        The store has no index of lanes or results. It reads every done item, or with `lane`, those of its partition.
+        `where` chooses lanes. The store has no such order, so this call reads lanes for at most `seconds`; the result
+        says how many, and whether these were all. Lanes that start nothing until something changes are not "ready".
         """
-        return self._portal.iterate(self._frontier.done(lane=lane, result_key=result_key))
+        return self._portal.call(self._frontier.rank_lanes(by=by, limit=limit, where=where, seconds=seconds))
+
+    def items(self, *, state: str, lane: str | None = None, after: str | None = None, limit: int = 100) -> ItemPage:
+        """Return a page of at most `limit` items in a state: "ready", "delayed", "claimed", "done" or "dead".
+
+        Pass the `after` of a page to get the next one. A call reads at most 10,000 rows: a page of a lane, for which
+        only ready items have an index, may be empty before the listing ends. An item that changes its state between
+        two calls may be missing. `dead`, `results` and `pending` go through all pages.
+        """
+        return self._portal.call(self._frontier.items(state=state, lane=lane, after=after, limit=limit))
+
+    def claims(self) -> Iterator[ClaimInfo]:
+        """Iterate over the claims that hold items, the oldest first, page by page."""
+        return self._portal.iterate(self._frontier.claims())
+
+    def dead(self, keys: str | Iterable[str] | None = None, *, lane: str | None = None) -> Iterator[DeadItem]:
+        """Iterate over dead items, page by page: all, those with some keys, those of a lane, or both."""
+        return self._portal.iterate(self._frontier.dead(keys, lane=lane))
+
+    def results(self, *, lane: str | None = None, result_key: str | None = None) -> Iterator[DoneItem]:
+        """Iterate over the done items that have a result: what their handlers returned.
+
+        With `result_key`, only those whose result is a mapping with this key. The items are read page by page, so
+        memory stays bounded (INV-9). The store has no index of lanes or results: it reads every done item, or with
+        `lane`, those of its partition.
+        """
+        return self._portal.iterate(self._frontier.results(lane=lane, result_key=result_key))
 
     def pending(self, *, lane: str | None = None, revisits: bool = False) -> Iterator[PendingItem]:
         """Iterate over the items that hold the checkpoint back, page by page: ready, delayed or claimed ones.

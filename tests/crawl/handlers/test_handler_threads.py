@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable
 
 import pytest
 
-from swath.crawl.handlers.handler_threads import HandlerCall, HandlerThreads
+from swath.crawl.handlers.handler_threads import MAX_WAITING, HandlerCall, HandlerThreads
 
 SECONDS = 60
 
@@ -148,3 +148,32 @@ async def test_a_crawl_without_any_thread_fails(threads: HandlerThreads, monkeyp
         with pytest.raises(RuntimeError, match="can't start"):
             threads.start(lambda: pytest.fail("its caller has given up"))
     assert await finish(threads.start(lambda: None)) == [None]
+
+
+async def test_there_is_room_until_many_calls_wait(threads: HandlerThreads) -> None:
+    """A caller that waits for room goes on when threads have taken calls from the queue, although none has returned."""
+    go_on = threading.Event()
+    calls = [threads.start(wait_for(go_on)) for _ in range(MAX_WAITING)]
+    async with asyncio.timeout(SECONDS):
+        await threads.wait_for_room()  # one of them runs
+        calls += [threads.start(wait_for(go_on)) for _ in range(MAX_WAITING)]
+        late = [asyncio.create_task(threads.wait_for_room()) for _ in range(3)]
+        await asyncio.sleep(0)
+        assert not any(one.done() for one in late)
+        late[0].cancel()
+        await asyncio.gather(*late[1:])
+    go_on.set()
+    assert await finish(*calls) == [None] * len(calls)
+
+
+async def test_a_caller_that_was_let_in_and_cancelled_leaves_its_place_to_the_next(threads: HandlerThreads) -> None:
+    go_on = threading.Event()
+    calls = [threads.start(wait_for(go_on)) for _ in range(MAX_WAITING + 1)]
+    waiting = [asyncio.create_task(threads.wait_for_room()) for _ in range(MAX_WAITING + 5)]
+    async with asyncio.timeout(SECONDS):
+        await asyncio.sleep(0)
+        go_on.set()
+        await finish(*calls)  # lets MAX_WAITING of them in, which have not run yet
+        for one in waiting[:MAX_WAITING]:
+            one.cancel()
+        await asyncio.gather(*waiting[MAX_WAITING:])

@@ -17,7 +17,9 @@ from swath.crawl import Crawler, Follow, Page, Request
 from swath.crawl.archive.output import MAX_KINDS, CrawlOutput
 from swath.crawl.archive.record import Capture, ItemLine
 from swath.crawl.handlers import extractor as extractor_module
+from swath.crawl.handlers import handler_threads
 from swath.crawl.handlers.extractor import Extraction, PageExtractor
+from swath.crawl.handlers.handler_threads import MAX_WAITING
 from swath.crawl.handlers.registration import Handler
 from swath.crawl.parse import page_text
 from swath.crawl.parse.page_text import estimate_memory
@@ -443,6 +445,31 @@ async def test_pages_in_handlers_count_against_the_memory_of_pages() -> None:
     release.set()
     await until(lambda: not extractor.is_full)
     assert seen == [False, True, True]
+
+
+async def test_a_page_that_waits_for_a_thread_counts_against_the_memory_of_pages(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """INV-9: it is not parsed yet, but its body is there."""
+    monkeypatch.setattr(handler_threads, "HELP_SECONDS", 60.0)  # one thread
+    release = threading.Event()
+    crawler = Crawler(page_memory=MAX_WAITING * 10 + 15)
+
+    @crawler.default()
+    def waits(page: Page) -> None:
+        release.wait(60)
+
+    extractor = PageExtractor(crawler)
+    handler = crawler.handlers["waits"]
+    running = [asyncio.create_task(extract(extractor, size=10)) for _ in range(MAX_WAITING + 1)]
+    await asyncio.sleep(0)
+    seen = [extractor.is_full]
+    waiting = asyncio.create_task(extractor.wait_for_room(handler, size=5))
+    await asyncio.sleep(0)
+    seen.append(extractor.is_full)
+    release.set()
+    await asyncio.gather(waiting, *running)
+    assert [*seen, extractor.is_full] == [False, True, False]
 
 
 async def until(condition: Callable[[], bool]) -> None:

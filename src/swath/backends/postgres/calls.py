@@ -20,6 +20,10 @@ from swath.backends.postgres.replies import COLUMNS
 from swath.backends.postgres.statements import FUNCTIONS, QUERIES
 from swath.core.errors import SchemaError, StoreFull, StoreUnavailable
 
+# As the stored functions have it, for a transaction that reads.
+BY_INDEX = "; ".join(
+    f"SET LOCAL enable_{plan} TO off" for plan in ("seqscan", "bitmapscan", "hashjoin", "mergejoin", "sort")
+)
 RECHECKED = ("find_claim", "claimed_items")  # they look up a claim that may have taken effect
 
 
@@ -47,11 +51,16 @@ class Calls:
         )
         return tuple(row)
 
-    async def query(self, name: str, parameters: dict[str, Any] | None = None) -> list[Any]:
-        """Run a query of `queries.sql` and return its rows."""
+    async def query(self, name: str, parameters: dict[str, Any] | None = None, *, by_index: bool = False) -> list[Any]:
+        """Run a query of `queries.sql` and return its rows.
+
+        With `by_index`, PostgreSQL reads tables in the order of an index, whatever its statistics say.
+        """
         if name not in self._queries:
             self._queries[name] = self._location.fill(QUERIES[name])
-        return await self._run(self._queries[name], parameters, function=None, doing="reading", repeat=True)
+        return await self._run(
+            self._queries[name], parameters, function=None, doing="reading", repeat=True, by_index=by_index
+        )
 
     def build_statement(self, function: str, arguments: int) -> str:
         """Return the statement that calls a function. A reply of one value is a column named `reply`."""
@@ -80,6 +89,7 @@ class Calls:
         doing: str,
         repeat: bool,
         unsure: bool = False,
+        by_index: bool = False,
     ) -> list[Any]:
         """Send a statement, and once more if the connection broke or PostgreSQL resolved a deadlock against it.
 
@@ -92,7 +102,11 @@ class Calls:
             try:
                 async with self._connections.lend() as connection:
                     await self._prepare(connection, function, reinstalled)
-                    return await (await connection.execute(statement, parameters, binary=True)).fetchall()
+                    if not by_index:
+                        return await (await connection.execute(statement, parameters, binary=True)).fetchall()
+                    async with connection.transaction():
+                        await connection.execute(BY_INDEX)
+                        return await (await connection.execute(statement, parameters, binary=True)).fetchall()
             except pg.UndefinedFunction as error:
                 if reinstalled:
                     raise translate_error(error, self._location.display_url, doing=doing) from error

@@ -6,7 +6,7 @@ does not.
 
 from swath.core.errors import SchemaOutdated, SchemaTooNew, SwathError
 
-FORMAT = 1  # the number of the last migration
+FORMAT = 2  # the number of the last migration
 
 
 def build_format_error(found: int, display_url: str) -> SwathError:

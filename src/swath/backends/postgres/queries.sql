@@ -83,35 +83,153 @@ FROM ({lane_now}) AS n
 WHERE (n.partition, n.number) > (%(partition)s, %(number)s)
 ORDER BY n.partition, n.number LIMIT %(limit)s;
 
--- name: dead
-SELECT d.partition, d.position, n.name, d.priority, d.key, d.payload, d.attempts, d.settled_at, d.reason, d.error
-FROM {schema}.dead AS d
-JOIN {schema}.lane AS n ON n.partition = d.partition AND n.number = d.lane
-WHERE (d.partition, d.position) > (%(partition)s, %(position)s)
-ORDER BY d.partition, d.position LIMIT %(limit)s;
-
--- name: done
--- Reads at most `limit` rows. Returns those that are wanted and, if there may be more, the last one.
-SELECT d.partition, d.position, n.name, d.priority, d.key, d.payload, d.settled_at, d.result, w.wanted, d.nth = %(limit)s
+-- name: list_ready
+-- Each of the next six reads at most `examined` rows in order, so that a page costs the same in a frontier of millions.
+-- It returns those that are wanted, with their place behind the partition and how many rows were read up to them, and
+-- the last row that it may read.
+SELECT
+    d.partition, d.position, 'ready', n.name, {TOP_PRIORITY} - d.rank / 2, d.key, d.payload, d.attempts,
+    NULL::bigint, false, NULL::bigint, NULL::bigint, NULL, d.reason, d.error,
+    d.position, 0, w.wanted, d.nth
 FROM (
     SELECT r.*, row_number() OVER (ORDER BY r.partition, r.position) AS nth
     FROM (
-        SELECT * FROM {schema}.done AS r
-        WHERE (r.partition, r.position) > (%(partition)s, %(position)s) AND r.partition <= %(last_partition)s
-        ORDER BY r.partition, r.position LIMIT %(limit)s
+        SELECT i.* FROM {schema}.item AS i
+        WHERE (i.partition + 0, i.position) > (%(partition)s, %(first)s) AND i.partition + 0 <= %(last_partition)s
+        ORDER BY i.partition + 0, i.position LIMIT %(examined)s
     ) AS r
 ) AS d
-JOIN {schema}.lane AS n ON n.partition = d.partition AND n.number = d.lane
 CROSS JOIN LATERAL (
-    SELECT coalesce(n.name = %(lane)s, %(lane)s::text IS NULL)
-        AND coalesce(strpos(d.result, %(result_text)s) > 0, %(result_text)s::text IS NULL) AS wanted
-) AS w
-WHERE w.wanted OR d.nth = %(limit)s
-ORDER BY d.nth;
+    SELECT name FROM {schema}.lane WHERE partition = d.partition AND number = d.lane LIMIT 1
+) AS n
+CROSS JOIN LATERAL (SELECT coalesce(n.name = %(lane)s, %(lane)s::text IS NULL) AS wanted) AS w
+WHERE w.wanted OR d.nth = %(examined)s
+ORDER BY d.nth LIMIT %(limit)s;
+
+-- name: list_ready_of_lane
+-- Only ready items have an index by lane.
+SELECT
+    i.partition, i.position, 'ready', n.name, {TOP_PRIORITY} - i.rank / 2, i.key, i.payload, i.attempts,
+    NULL::bigint, false, NULL::bigint, NULL::bigint, NULL, i.reason, i.error, i.rank, i.place, true, 0
+FROM {schema}.lane AS n
+CROSS JOIN LATERAL (
+    SELECT * FROM {schema}.item AS i
+    WHERE i.partition = n.partition AND i.lane = n.number AND (i.rank, i.place) > (%(first)s, %(second)s)
+    ORDER BY i.rank, i.place LIMIT %(limit)s
+) AS i
+WHERE n.partition + 0 = %(partition)s AND n.name = %(lane)s
+ORDER BY i.rank, i.place;
+
+-- name: list_delayed
+SELECT
+    d.partition, d.position, 'delayed', n.name, d.priority, d.key, d.payload, d.attempts,
+    d.due_at, d.revisit, NULL::bigint, d.settled_at, d.result, d.reason, d.error,
+    d.position, 0, w.wanted, d.nth
+FROM (
+    SELECT r.*, row_number() OVER (ORDER BY r.partition, r.position) AS nth
+    FROM (
+        (SELECT i.* FROM {schema}.delayed AS i
+         WHERE (i.partition + 0, i.position + 0) > (%(partition)s, %(first)s)
+             AND i.partition + 0 <= %(last_partition)s AND NOT i.revisit
+         ORDER BY i.partition + 0, i.position + 0 LIMIT %(examined)s)
+        UNION ALL
+        (SELECT i.* FROM {schema}.delayed AS i
+         WHERE (i.partition + 0, i.position + 0) > (%(partition)s, %(first)s)
+             AND i.partition + 0 <= %(last_partition)s AND i.revisit
+         ORDER BY i.partition + 0, i.position + 0 LIMIT %(examined)s)
+        ORDER BY partition, position LIMIT %(examined)s
+    ) AS r
+) AS d
+CROSS JOIN LATERAL (
+    SELECT name FROM {schema}.lane WHERE partition = d.partition AND number = d.lane LIMIT 1
+) AS n
+CROSS JOIN LATERAL (SELECT coalesce(n.name = %(lane)s, %(lane)s::text IS NULL) AS wanted) AS w
+WHERE w.wanted OR d.nth = %(examined)s
+ORDER BY d.nth LIMIT %(limit)s;
+
+-- name: list_claimed
+SELECT
+    d.partition, d.position, 'claimed', n.name, d.priority, d.key, d.payload, d.attempts,
+    NULL::bigint, false, d.fence, NULL::bigint, NULL, d.reason, d.error,
+    d.fence, d.position, w.wanted, d.nth
+FROM (
+    SELECT r.*, row_number() OVER (ORDER BY r.partition, r.fence, r.position) AS nth
+    FROM (
+        SELECT i.* FROM {schema}.claimed AS i
+        WHERE (i.partition, i.fence, i.position) > (%(partition)s, %(first)s, %(second)s) AND i.partition <= %(last_partition)s
+        ORDER BY i.partition, i.fence, i.position LIMIT %(examined)s
+    ) AS r
+) AS d
+CROSS JOIN LATERAL (
+    SELECT name FROM {schema}.lane WHERE partition = d.partition AND number = d.lane LIMIT 1
+) AS n
+CROSS JOIN LATERAL (SELECT coalesce(n.name = %(lane)s, %(lane)s::text IS NULL) AS wanted) AS w
+WHERE w.wanted OR d.nth = %(examined)s
+ORDER BY d.nth LIMIT %(limit)s;
+
+-- name: list_done
+SELECT
+    d.partition, d.position, 'done', n.name, d.priority, d.key, d.payload, 0,
+    NULL::bigint, false, NULL::bigint, d.settled_at, d.result, NULL, NULL,
+    d.position, 0, w.wanted, d.nth
+FROM (
+    SELECT r.*, row_number() OVER (ORDER BY r.partition, r.position) AS nth
+    FROM (
+        SELECT i.* FROM {schema}.done AS i
+        WHERE (i.partition, i.position) > (%(partition)s, %(first)s) AND i.partition <= %(last_partition)s
+        ORDER BY i.partition, i.position LIMIT %(examined)s
+    ) AS r
+) AS d
+CROSS JOIN LATERAL (
+    SELECT name FROM {schema}.lane WHERE partition = d.partition AND number = d.lane LIMIT 1
+) AS n
+CROSS JOIN LATERAL (SELECT coalesce(n.name = %(lane)s, %(lane)s::text IS NULL)
+    AND coalesce(strpos(d.result, %(result_text)s) > 0, %(result_text)s::text IS NULL) AS wanted) AS w
+WHERE w.wanted OR d.nth = %(examined)s
+ORDER BY d.nth LIMIT %(limit)s;
+
+-- name: list_dead
+SELECT
+    d.partition, d.position, 'dead', n.name, d.priority, d.key, d.payload, d.attempts,
+    NULL::bigint, false, NULL::bigint, d.settled_at, NULL, d.reason, d.error,
+    d.position, 0, w.wanted, d.nth
+FROM (
+    SELECT r.*, row_number() OVER (ORDER BY r.partition, r.position) AS nth
+    FROM (
+        SELECT i.* FROM {schema}.dead AS i
+        WHERE (i.partition, i.position) > (%(partition)s, %(first)s) AND i.partition <= %(last_partition)s
+        ORDER BY i.partition, i.position LIMIT %(examined)s
+    ) AS r
+) AS d
+CROSS JOIN LATERAL (
+    SELECT name FROM {schema}.lane WHERE partition = d.partition AND number = d.lane LIMIT 1
+) AS n
+CROSS JOIN LATERAL (SELECT coalesce(n.name = %(lane)s, %(lane)s::text IS NULL) AS wanted) AS w
+WHERE w.wanted OR d.nth = %(examined)s
+ORDER BY d.nth LIMIT %(limit)s;
+
+-- name: claims
+-- The state of a partition names the claims that hold items there.
+SELECT c.fence, c.worker, c.claimed_at, c.expires_at, h.items
+FROM (
+    SELECT l.fence, sum(l.items)::bigint AS items
+    FROM (
+        SELECT f.fence, (
+            SELECT count(*) FROM {schema}.claimed AS i WHERE i.partition = s.partition AND i.fence = f.fence
+        ) AS items
+        FROM ({partition_now}) AS s CROSS JOIN LATERAL unnest(s.claims) AS f(fence)
+        WHERE f.fence > %(after)s
+    ) AS l
+    GROUP BY l.fence ORDER BY l.fence LIMIT %(limit)s
+) AS h
+CROSS JOIN LATERAL (
+    SELECT * FROM {schema}.claim AS c WHERE c.fence = h.fence LIMIT 1
+) AS c
+ORDER BY h.fence;
 
 -- name: pending
 -- Reads each table in order, up to the limit, so that a page costs the same in a frontier of millions.
-SELECT u.partition, u.position, u.state, n.name, u.priority, u.key, u.payload, u.attempts, u.revisit
+SELECT u.partition, u.position, u.state, n.name, u.priority, u.key, u.payload, u.attempts, NULL, u.revisit
 FROM (
     (SELECT i.partition, i.position, 'ready' AS state, i.lane, {TOP_PRIORITY} - i.rank / 2 AS priority, i.key, i.payload,
          i.attempts, false AS revisit
@@ -136,45 +254,71 @@ FROM (
 JOIN {schema}.lane AS n ON n.partition = u.partition AND n.number = u.lane
 ORDER BY u.partition, u.position;
 
--- name: ready_in_lane
--- These three list the items of one lane. Each returns `limit` entries from a place on, or fewer if there are no more,
--- and says for each of them whether it is in the lane. Only ready items have an index by lane.
-SELECT i.partition, i.position, 'ready', n.name, {TOP_PRIORITY} - i.rank / 2, i.key, i.payload, i.attempts, false,
-    true AS wanted, i.rank, i.place
-FROM {schema}.lane AS n
-CROSS JOIN LATERAL (
-    SELECT * FROM {schema}.item AS i
-    WHERE i.partition = n.partition AND i.lane = n.number AND (i.rank, i.place) > (%(first)s, %(second)s)
-    ORDER BY i.rank, i.place LIMIT %(limit)s
-) AS i
-WHERE n.partition + 0 = %(partition)s AND n.name = %(lane)s
-ORDER BY i.rank, i.place;
+-- name: known_places
+-- For `swath db check`: an index lookup in each table for each known hash, in `claimed` one for each claim.
+SELECT
+    e.partition, e.hash, e.position,
+    EXISTS (SELECT FROM {schema}.item AS i WHERE i.partition + 0 = e.partition AND i.position = e.position),
+    EXISTS (
+        SELECT FROM {schema}.delayed AS i
+        WHERE i.partition + 0 = e.partition AND i.position + 0 = e.position AND NOT i.revisit
+    ) OR EXISTS (
+        SELECT FROM {schema}.delayed AS i
+        WHERE i.partition + 0 = e.partition AND i.position + 0 = e.position AND i.revisit
+    ),
+    EXISTS (
+        SELECT FROM (
+            SELECT s.claims FROM {schema}.partition_state AS s
+            WHERE s.partition = e.partition ORDER BY s.version DESC LIMIT 1
+        ) AS s
+        CROSS JOIN LATERAL unnest(s.claims) AS f(fence)
+        CROSS JOIN LATERAL (
+            SELECT FROM {schema}.claimed AS i
+            WHERE i.partition = e.partition AND i.fence = f.fence AND i.position = e.position LIMIT 1
+        ) AS i
+    ),
+    EXISTS (SELECT FROM {schema}.done AS i WHERE i.partition = e.partition AND i.position = e.position),
+    EXISTS (SELECT FROM {schema}.dead AS i WHERE i.partition = e.partition AND i.position = e.position)
+FROM (
+    SELECT k.partition, k.hash, coalesce(m.position, k.position) AS position
+    FROM (
+        SELECT * FROM {schema}.seen AS k WHERE (k.partition, k.hash) > (%(partition)s, %(hash)s)
+        ORDER BY k.partition, k.hash LIMIT %(limit)s
+    ) AS k
+    LEFT JOIN LATERAL (
+        SELECT position FROM {schema}.moved AS m WHERE m.partition = k.partition AND m.origin = k.position LIMIT 1
+    ) AS m ON true
+) AS e
+ORDER BY e.partition, e.hash;
 
--- name: delayed_in_lane
-SELECT i.partition, i.position, 'delayed', n.name, i.priority, CASE WHEN w.wanted THEN i.key END,
-    CASE WHEN w.wanted THEN i.payload END, i.attempts, i.revisit, w.wanted, i.due_at, i.position
-FROM {schema}.lane AS n
-CROSS JOIN LATERAL (
-    SELECT * FROM {schema}.delayed AS i
-    WHERE i.partition = n.partition AND (i.due_at, i.position) > (%(first)s, %(second)s)
-    ORDER BY i.due_at, i.position LIMIT %(limit)s
-) AS i
-CROSS JOIN LATERAL (SELECT i.lane = n.number AS wanted) AS w
-WHERE n.partition + 0 = %(partition)s AND n.name = %(lane)s
-ORDER BY i.due_at, i.position;
+-- name: find_positions
+SELECT coalesce(m.position, e.position)
+FROM unnest(%(hashes)s::bytea[]) WITH ORDINALITY AS h(hash, ord)
+LEFT JOIN LATERAL (
+    SELECT position FROM {schema}.seen AS e WHERE e.partition = %(partition)s AND e.hash = h.hash LIMIT 1
+) AS e ON true
+LEFT JOIN LATERAL (
+    SELECT position FROM {schema}.moved AS m WHERE m.partition = %(partition)s AND m.origin = e.position LIMIT 1
+) AS m ON true
+ORDER BY h.ord;
 
--- name: claimed_in_lane
-SELECT i.partition, i.position, 'claimed', n.name, i.priority, CASE WHEN w.wanted THEN i.key END,
-    CASE WHEN w.wanted THEN i.payload END, i.attempts, false, w.wanted, i.fence, i.position
-FROM {schema}.lane AS n
-CROSS JOIN LATERAL (
-    SELECT * FROM {schema}.claimed AS i
-    WHERE i.partition = n.partition AND (i.fence, i.position) > (%(first)s, %(second)s)
-    ORDER BY i.fence, i.position LIMIT %(limit)s
-) AS i
-CROSS JOIN LATERAL (SELECT i.lane = n.number AS wanted) AS w
-WHERE n.partition + 0 = %(partition)s AND n.name = %(lane)s
-ORDER BY i.fence, i.position;
+-- name: date_positions
+-- After the last milestone, a position was allotted before the last change of its partition.
+SELECT coalesce(
+    (
+        SELECT m.time FROM {schema}.milestone AS m
+        WHERE m.partition = p.partition AND m.position >= p.position ORDER BY m.position LIMIT 1
+    ),
+    (
+        SELECT s.time FROM {schema}.partition_state AS s WHERE s.partition = p.partition ORDER BY s.version DESC LIMIT 1
+    )
+)
+FROM unnest(%(partitions)s::smallint[], %(positions)s::bigint[]) WITH ORDINALITY AS p(partition, position, ord)
+ORDER BY p.ord;
+
+-- name: audit
+SELECT number, time, actor, action, lane, items, detail
+FROM {schema}.audit ORDER BY number DESC LIMIT %(limit)s;
 
 -- name: facts
 SELECT f.key, f.value FROM unnest(%(keys)s::text[]) AS k(key)

@@ -93,6 +93,7 @@ COLUMNS: Mapping[str, tuple[str, ...]] = {
     "drop": SCALAR,
     "empty_inbox": SCALAR,
     "learn": SCALAR,
+    "audit_change": SCALAR,
     "change_lane": SCALAR,
     "change_settings": SCALAR,
     "requeue_lanes": SCALAR,

@@ -24,7 +24,8 @@ from swath.backends.postgres.errors import (
     WRONG_ISOLATION,
 )
 from swath.core.item import DEFAULT_PRIORITY, LEVELS
-from swath.core.store import LOST_WORKER, MoveKind
+from swath.core.milestones import DAY, HOUR, MINUTE, WEEK
+from swath.core.store import AUDIT_KEPT, LOST_WORKER, MoveKind
 
 PACKAGE = "swath.backends.postgres"
 CHANNEL = "swath"  # for NOTIFY; the payload is the schema of the frontier
@@ -44,6 +45,11 @@ CONSTANTS: Mapping[str, str | int] = {
     "WRONG_ISOLATION": WRONG_ISOLATION,
     "WRONG_FORMAT": WRONG_FORMAT,
     "NOTIFY_INTERVAL": 100_000,  # microseconds between two notifications of a partition
+    "MINUTE": MINUTE,
+    "HOUR": HOUR,
+    "DAY": DAY,
+    "WEEK": WEEK,
+    "AUDIT_KEPT": AUDIT_KEPT,
     "INBOX_ROWS": 1_000,  # rows of an inbox that one drain reads
     "DEEP_LANE": 16,  # after this many items were taken from a lane, it stores the place of its first live item
     "MOST_LANES_PUT_OFF": 5_000,  # by one claim

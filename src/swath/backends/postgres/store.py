@@ -39,24 +39,26 @@ from swath.core.store import (
     AHEAD_LIMIT,
     DELAYED_DRAIN,
     INBOX_DRAIN,
-    LANE_START,
+    LISTING_START,
+    MAX_EXAMINED,
     PARTITIONS_PER_CLAIM,
-    PENDING_STATES,
+    AuditChange,
+    AuditRow,
     ClaimRef,
     ClaimReply,
     ClaimRequest,
+    ClaimRow,
     ClockReading,
-    DeadRow,
-    DonePage,
+    Cursor,
     EncodedItem,
     Fact,
     Found,
+    ItemRow,
+    KnownPlace,
     LaneChange,
-    LaneCursor,
-    LanePage,
     LaneRow,
     PartitionStatus,
-    PendingRow,
+    RowPage,
     Settings,
     Settlement,
     SettleReply,
@@ -364,6 +366,9 @@ class PostgresStore:
             more = row[0]
         self._listener.wake()
 
+    async def audit_change(self, change: AuditChange) -> None:
+        await self._calls.call("audit_change", FORMAT, self._now(), *change, doing="recording a change")
+
     async def learn(self, facts: Sequence[Fact]) -> None:
         await self._calls.call(
             "learn", FORMAT, *write_facts(list({fact.key: fact for fact in facts}.values())), doing="learning"
@@ -406,38 +411,53 @@ class PostgresStore:
         rows = await self._calls.query("lanes", {"partition": partition, "number": number, "limit": limit})
         return [(row[0], _build_lane_row(row[1:])) for row in rows]
 
-    async def dead(self, *, after: tuple[int, int] | None = None, limit: int = 100) -> Sequence[DeadRow]:
-        partition, position = after or (-1, 0)
-        rows = await self._calls.query("dead", {"partition": partition, "position": position, "limit": limit})
-        return [DeadRow(*row) for row in rows]
-
-    async def done(
+    async def items(
         self,
+        state: str,
         *,
-        after: tuple[int, int] | None = None,
-        limit: int = 100,
         lane: tuple[int, str] | None = None,
         result_text: str | None = None,
-    ) -> DonePage:
-        partition, position = after or (-1, 0)
-        first, last, name = (-1, self.settings.partitions, None) if lane is None else (lane[0], lane[0], lane[1])
-        where: dict[str, Any] = {"last_partition": last, "lane": name, "result_text": result_text, "limit": limit}
-        where |= {"partition": max(partition, first), "position": position if partition >= first else 0}
-        return DonePage.build(await self._calls.query("done", where))
+        after: Cursor | None = None,
+        limit: int = 100,
+    ) -> RowPage:
+        partition, first, second = after or LISTING_START
+        query = f"list_{state}"
+        where: dict[str, Any] = {"last_partition": self.settings.partitions, "lane": None, "result_text": result_text}
+        if lane is not None:
+            where["last_partition"], where["lane"] = lane
+            partition, first, second = max((partition, first, second), (lane[0], *LISTING_START[1:]))
+            query = "list_ready_of_lane" if state == "ready" else query
+        examined = MAX_EXAMINED if lane is not None or result_text is not None else min(limit, MAX_EXAMINED)
+        where |= {"partition": partition, "first": first, "second": second, "examined": examined, "limit": limit}
+        return RowPage.build(await self._calls.query(query, where, by_index=True), limit, examined)
+
+    async def claims(self, *, after: int = 0, limit: int = 100) -> Sequence[ClaimRow]:
+        rows = await self._calls.query("claims", {"after": after, "limit": limit}, by_index=True)
+        return [ClaimRow(*row) for row in rows]
 
     async def pending(
         self, *, after: tuple[int, int] | None = None, limit: int = 100, revisits: bool = False
-    ) -> Sequence[PendingRow]:
+    ) -> Sequence[ItemRow]:
         partition, position = after or (-1, 0)
         where = {"partition": partition, "position": position, "limit": limit, "revisits": revisits}
-        return [PendingRow(*row) for row in await self._calls.query("pending", where)]
+        return [ItemRow(*row) for row in await self._calls.query("pending", where)]
 
-    async def pending_in_lane(
-        self, partition: int, lane: str, *, after: LaneCursor | None = None, limit: int = 100
-    ) -> LanePage:
-        state, first, second = after or LANE_START
-        where = {"partition": partition, "lane": lane, "first": first, "second": second, "limit": limit}
-        return LanePage.build(state, await self._calls.query(f"{PENDING_STATES[state]}_in_lane", where), limit)
+    async def known_places(self, *, after: tuple[int, bytes] = (-1, b""), limit: int = 100) -> Sequence[KnownPlace]:
+        where = {"partition": after[0], "hash": after[1], "limit": limit}
+        rows = await self._calls.query("known_places", where, by_index=True)
+        return [KnownPlace.build(row) for row in rows]
+
+    async def find_positions(self, partition: int, hashes: Sequence[bytes]) -> Sequence[int | None]:
+        where = {"partition": partition, "hashes": list(hashes)}
+        return [position for (position,) in await self._calls.query("find_positions", where, by_index=True)]
+
+    async def date_positions(self, places: Sequence[tuple[int, int]]) -> Sequence[int]:
+        partitions, positions = [partition for partition, _ in places], [position for _, position in places]
+        where = {"partitions": partitions, "positions": positions}
+        return [time for (time,) in await self._calls.query("date_positions", where)]
+
+    async def audit(self, *, limit: int = 100) -> Sequence[AuditRow]:
+        return [AuditRow(*row) for row in await self._calls.query("audit", {"limit": limit})]
 
     async def facts(self, keys: Sequence[str]) -> dict[str, str]:
         return dict(await self._calls.query("facts", {"keys": list(keys)}))

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from swath.backends.sqlite.state import Lanes, Partition, Session
 from swath.core.lane import FRESH, starts_begin_to_count
-from swath.core.store import DEFAULT, Fact, LaneChange, Signal
+from swath.core.store import AUDIT_KEPT, DEFAULT, AuditChange, Fact, LaneChange, Signal
 
 
 def change_lane(session: Session, number: int, name: str, change: LaneChange) -> None:
@@ -108,6 +108,11 @@ def _save_settings(session: Session) -> None:
 def learn(session: Session, facts: Sequence[Fact]) -> None:
     if facts:
         session.connection.executemany(session.sql["learn"], facts)
+
+
+def audit_change(session: Session, change: AuditChange) -> None:
+    cursor = session.connection.execute(session.sql["audit_change"], (session.clock.now(), *change))
+    session.connection.execute(session.sql["prune_audit"], {"below": (cursor.lastrowid or 0) - AUDIT_KEPT})
 
 
 def reopen(session: Session, places: Sequence[tuple[int, int]]) -> int:

@@ -94,7 +94,13 @@ def _write_claim(
 ) -> None:
     session.connection.execute(
         session.sql["insert_claim"],
-        {"fence": fence, "token": request.token, "worker": request.worker, "expires_at": expires_at},
+        {
+            "fence": fence,
+            "token": request.token,
+            "worker": request.worker,
+            "expires_at": expires_at,
+            "claimed_at": expires_at - request.lease,
+        },
     )
     session.last_fence = fence
     rows = [(fence, number, expires_at, held) for number, held in holds]

@@ -11,7 +11,7 @@ from functools import lru_cache
 from swath.backends.sqlite.location import SCHEMAS_KEPT, SqliteLocation
 from swath.core.errors import SchemaError, SchemaOutdated, SchemaTooNew
 
-FORMAT = 2  # the number of the last migration
+FORMAT = 3  # the number of the last migration
 
 # Every column, as "table.column", and every index.
 _PARTS = """

@@ -45,6 +45,21 @@ SET time = ?, next_position = ?, next_place = ?, checkpoint = ?, checkpoint_dead
     ready = ?, delayed = ?, claimed = ?, done = ?, dead = ?, lanes = ?, visits = ?
 WHERE partition = ?
 
+-- name: insert_milestone
+-- A partition that did not grow has a milestone at its last position already.
+INSERT INTO swath_milestone (partition, position, time) VALUES (?, ?, ?) ON CONFLICT DO NOTHING
+
+-- name: thin_milestones
+-- Once an hour. A partition has at most some hundred milestones. See `thin_milestones` in core/milestones.py.
+DELETE FROM swath_milestone WHERE partition = :partition AND position IN (
+    SELECT position FROM (
+        SELECT position, time, lead(time) OVER (ORDER BY position) AS above,
+               CASE WHEN time < :week_ago THEN :day WHEN time < :hour_ago THEN :hour ELSE 1 END AS span
+        FROM swath_milestone WHERE partition = :partition
+    )
+    WHERE position <= :checkpoint OR time / span = above / span
+)
+
 -- name: pulse
 -- Its value changes when this frontier changes, because every write advances partition time, but not when another
 -- frontier in the file changes.
@@ -262,7 +277,8 @@ DELETE FROM swath_item WHERE partition = :partition AND position IN (SELECT valu
 INSERT INTO swath_hold (fence, partition, expires_at, held) VALUES (?, ?, ?, ?)
 
 -- name: insert_claim
-INSERT INTO swath_claim (fence, token, worker, expires_at) VALUES (:fence, :token, :worker, :expires_at)
+INSERT INTO swath_claim (fence, token, worker, expires_at, claimed_at)
+VALUES (:fence, :token, :worker, :expires_at, :claimed_at)
 
 -- name: prune_claims
 -- INV-9. An ended claim is kept for a while, so that a repeated settlement is recognised.
@@ -390,6 +406,13 @@ UPDATE swath_lane SET counters = ? WHERE partition = ? AND number = ?
 INSERT INTO swath_fact (key, value) VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value
 
 
+-- name: audit_change
+INSERT INTO swath_audit (time, actor, action, lane, items, detail) VALUES (?, ?, ?, ?, ?, ?)
+
+-- name: prune_audit
+DELETE FROM swath_audit WHERE number <= :below
+
+
 -- reopen
 
 -- name: reopened_done
@@ -473,6 +496,21 @@ SELECT (SELECT count(*) FROM swath_item WHERE partition = :partition),
        (SELECT count(*) FROM swath_lane WHERE partition = :partition),
        (SELECT coalesce(sum(visits), 0) FROM swath_lane WHERE partition = :partition)
 
+-- name: known_places
+-- For `swath db check`: five index lookups for each known hash.
+SELECT s.partition, s.hash, s.position,
+       EXISTS (SELECT 1 FROM swath_item AS i WHERE i.partition = s.partition AND i.position = s.position),
+       EXISTS (SELECT 1 FROM swath_delayed AS i WHERE i.partition = s.partition AND i.position = s.position),
+       EXISTS (SELECT 1 FROM swath_claimed AS i WHERE i.partition = s.partition AND i.position = s.position),
+       EXISTS (SELECT 1 FROM swath_done AS i WHERE i.partition = s.partition AND i.position = s.position),
+       EXISTS (SELECT 1 FROM swath_dead AS i WHERE i.partition = s.partition AND i.position = s.position)
+FROM swath_seen AS s
+WHERE (s.partition, s.hash) > (:partition, :hash)
+ORDER BY s.partition, s.hash LIMIT :limit
+
+-- name: find_position
+SELECT position FROM swath_seen WHERE partition = ? AND hash = ?
+
 -- name: find_seen
 -- A hash begins with the hash of the key, so all lanes that have a key are one range in each partition.
 SELECT position FROM swath_seen WHERE partition = :partition AND hash >= :lowest AND hash <= :highest
@@ -509,29 +547,67 @@ SELECT partition, number, name, min_interval, concurrency, blocked_until, waitin
 FROM swath_lane WHERE (partition, number) > (:after_partition, :after_number)
 ORDER BY partition, number LIMIT :limit
 
--- name: list_dead
-SELECT d.partition, d.position, l.name, d.priority, d.key, d.payload, d.attempts, d.settled_at,
-       coalesce(d.reason, ''), d.error
-FROM swath_dead AS d CROSS JOIN swath_lane AS l
-WHERE (d.partition, d.position) > (:after_partition, :after_position)
+-- name: list_ready
+-- Each of the next six reads at most `examined` rows in order, so that a page costs the same in a frontier of millions.
+-- It returns for each row whether it is in the lane, and its place behind the partition.
+SELECT d.partition, d.position, 'ready', l.name, 7 - d.rank / 2, d.key, d.payload, d.attempts,
+       NULL, 0, NULL, NULL, NULL, d.reason, d.error, 0, d.position, 0, 1
+FROM swath_item AS d CROSS JOIN swath_lane AS l
+WHERE (d.partition, d.position) > (:partition, :first)
   AND l.partition = d.partition AND l.number = d.lane
-ORDER BY d.partition, d.position LIMIT :limit
+ORDER BY d.partition, d.position LIMIT :examined
+
+-- name: list_ready_of_lane
+-- Only ready items have an index by lane.
+SELECT i.partition, i.position, 'ready', l.name, 7 - i.rank / 2, i.key, i.payload, i.attempts,
+       NULL, 0, NULL, NULL, NULL, i.reason, i.error, 0, i.rank, i.place, 1
+FROM swath_lane AS l CROSS JOIN swath_item AS i
+WHERE l.partition = :partition AND l.name = :lane
+  AND i.partition = l.partition AND i.lane = l.number AND (i.rank, i.place) > (:first, :second)
+ORDER BY i.rank, i.place LIMIT :examined
+
+-- name: list_delayed
+SELECT d.partition, d.position, 'delayed', l.name, d.priority, d.key, d.payload, d.attempts,
+       d.due_at, d.revisit, NULL, d.settled_at, d.result, d.reason, d.error, d.wall, d.position, 0,
+       :lane IS NULL OR l.name = :lane
+FROM swath_delayed AS d CROSS JOIN swath_lane AS l
+WHERE (d.partition, d.position) > (:partition, :first) AND d.partition <= :last_partition
+  AND l.partition = d.partition AND l.number = d.lane
+ORDER BY d.partition, d.position LIMIT :examined
+
+-- name: list_claimed
+SELECT d.partition, d.position, 'claimed', l.name, d.priority, d.key, d.payload, d.attempts,
+       NULL, 0, d.fence, NULL, NULL, d.reason, d.error, 0, d.fence, d.position,
+       :lane IS NULL OR l.name = :lane
+FROM swath_claimed AS d CROSS JOIN swath_lane AS l
+WHERE (d.partition, d.fence, d.position) > (:partition, :first, :second) AND d.partition <= :last_partition
+  AND l.partition = d.partition AND l.number = d.lane
+ORDER BY d.partition, d.fence, d.position LIMIT :examined
 
 -- name: list_done
--- Reads at most `limit` rows. Returns those that are wanted and, if there may be more, the last one.
-SELECT partition, position, name, priority, key, payload, settled_at, result, wanted, nth = :limit
-FROM (
-    SELECT d.*, l.name, row_number() OVER (ORDER BY d.partition, d.position) AS nth,
-           (:lane IS NULL OR l.name = :lane) AND (:result_text IS NULL OR instr(d.result, :result_text) > 0) AS wanted
-    FROM (
-        SELECT * FROM swath_done
-        WHERE (partition, position) > (:after_partition, :after_position) AND partition <= :last_partition
-        ORDER BY partition, position LIMIT :limit
-    ) AS d CROSS JOIN swath_lane AS l
-    WHERE l.partition = d.partition AND l.number = d.lane
-)
-WHERE wanted OR nth = :limit
-ORDER BY nth
+SELECT d.partition, d.position, 'done', l.name, d.priority, d.key, d.payload, 0,
+       NULL, 0, NULL, d.settled_at, d.result, NULL, NULL, 0, d.position, 0,
+       (:lane IS NULL OR l.name = :lane) AND (:result_text IS NULL OR instr(d.result, :result_text) > 0)
+FROM swath_done AS d CROSS JOIN swath_lane AS l
+WHERE (d.partition, d.position) > (:partition, :first) AND d.partition <= :last_partition
+  AND l.partition = d.partition AND l.number = d.lane
+ORDER BY d.partition, d.position LIMIT :examined
+
+-- name: list_dead
+SELECT d.partition, d.position, 'dead', l.name, d.priority, d.key, d.payload, d.attempts,
+       NULL, 0, NULL, d.settled_at, NULL, d.reason, d.error, 0, d.position, 0,
+       :lane IS NULL OR l.name = :lane
+FROM swath_dead AS d CROSS JOIN swath_lane AS l
+WHERE (d.partition, d.position) > (:partition, :first) AND d.partition <= :last_partition
+  AND l.partition = d.partition AND l.number = d.lane
+ORDER BY d.partition, d.position LIMIT :examined
+
+-- name: list_claims
+-- Only claims that hold items have rows in `hold`.
+SELECT c.fence, c.worker, c.claimed_at, c.expires_at, sum(h.held)
+FROM swath_hold AS h CROSS JOIN swath_claim AS c
+WHERE h.fence > :after AND c.fence = h.fence
+GROUP BY h.fence ORDER BY h.fence LIMIT :limit
 
 -- name: list_pending
 -- Reads each table in order and up to the limit, so that a page costs the same in a frontier of millions.
@@ -558,32 +634,15 @@ WITH held AS (
         WHERE (partition, position) > (:after_partition, :after_position) ORDER BY partition, position LIMIT :limit)
     ORDER BY 1, 2 LIMIT :limit
 )
-SELECT h.partition, h.position, h.state, l.name, h.priority, h.key, h.payload, h.attempts, h.revisit
+SELECT h.partition, h.position, h.state, l.name, h.priority, h.key, h.payload, h.attempts, NULL, h.revisit
 FROM held AS h CROSS JOIN swath_lane AS l WHERE l.partition = h.partition AND l.number = h.lane
 ORDER BY h.partition, h.position
 
--- name: ready_in_lane
--- These three list the items of one lane. Each returns `limit` entries from a place on, or fewer if there are no more,
--- and says for each of them whether it is in the lane. Only ready items have an index by lane.
-SELECT i.partition, i.position, 'ready', l.name, 7 - i.rank / 2, i.key, i.payload, i.attempts, 0, 1, i.rank, i.place
-FROM swath_lane AS l CROSS JOIN swath_item AS i
-WHERE l.partition = :partition AND l.name = :name
-  AND i.partition = l.partition AND i.lane = l.number AND (i.rank, i.place) > (:first, :second)
-ORDER BY i.rank, i.place LIMIT :limit
+-- name: date_position
+SELECT time FROM swath_milestone WHERE partition = :partition AND position >= :position ORDER BY position LIMIT 1
 
--- name: delayed_in_lane
-SELECT i.partition, i.position, 'delayed', l.name, i.priority, i.key, i.payload, i.attempts, i.revisit,
-       i.lane = l.number, i.position, 0
-FROM swath_lane AS l CROSS JOIN swath_delayed AS i
-WHERE l.partition = :partition AND l.name = :name AND i.partition = l.partition AND i.position > :first
-ORDER BY i.position LIMIT :limit
-
--- name: claimed_in_lane
-SELECT i.partition, i.position, 'claimed', l.name, i.priority, i.key, i.payload, i.attempts, 0,
-       i.lane = l.number, i.position, 0
-FROM swath_lane AS l CROSS JOIN swath_claimed AS i
-WHERE l.partition = :partition AND l.name = :name AND i.partition = l.partition AND i.position > :first
-ORDER BY i.position LIMIT :limit
+-- name: list_audit
+SELECT number, time, actor, action, lane, items, detail FROM swath_audit ORDER BY number DESC LIMIT :limit
 
 -- name: facts
 SELECT f.key, f.value FROM json_each(:keys) AS wanted CROSS JOIN swath_fact AS f WHERE f.key = wanted.value

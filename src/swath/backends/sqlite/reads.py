@@ -2,23 +2,25 @@
 
 import json
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 from swath.backends.sqlite.claim import read_next_ready_at
 from swath.backends.sqlite.state import NEVER, Lane, Partition, Session
 from swath.core.lane import HASH_BYTES, KEY_HASH_BYTES, LaneLimits
 from swath.core.store import (
     AHEAD_LIMIT,
-    LANE_START,
-    PENDING_STATES,
-    DeadRow,
-    DonePage,
+    LISTING_START,
+    MAX_EXAMINED,
+    AuditRow,
+    ClaimRow,
+    Cursor,
     Found,
-    LaneCursor,
-    LanePage,
+    ItemRow,
+    KnownPlace,
     LaneRow,
     PartitionStatus,
-    PendingRow,
+    RowPage,
     StoreStatus,
 )
 
@@ -165,52 +167,81 @@ def lanes(session: Session, *, after: tuple[int, int] | None, limit: int) -> Seq
     return [(row[1], _build_lane_row(session, row[0], Lane(*row[1:]))) for row in rows]
 
 
-def dead(session: Session, *, after: tuple[int, int] | None, limit: int) -> list[DeadRow]:
-    """List dead items in order of (partition, position)."""
-    start = (NEVER, NEVER) if after is None else after
-    where = {"after_partition": start[0], "after_position": start[1], "limit": limit}
-    rows = session.connection.execute(session.sql["list_dead"], where)
-    difference = session.clock.round_wall_ahead()
-    found = [DeadRow._make(row) for row in rows]
-    return [row._replace(settled_at=row.settled_at + difference) for row in found] if difference else found
-
-
-def done(
+def items(
     session: Session,
+    state: str,
     *,
-    after: tuple[int, int] | None,
-    limit: int,
-    wanted_lane: tuple[int, str] | None,
+    lane: tuple[int, str] | None,
     result_text: str | None,
-) -> DonePage:
-    """Read done items in order of (partition, position), and return those that are wanted."""
-    start = (NEVER, NEVER) if after is None else after
-    where = {"last_partition": session.settings.partitions, "lane": None, "result_text": result_text, "limit": limit}
-    if wanted_lane is not None:
-        where["last_partition"], where["lane"] = wanted_lane
-        start = max(start, (wanted_lane[0], NEVER))
-    where |= {"after_partition": start[0], "after_position": start[1]}
+    after: Cursor | None,
+    limit: int,
+) -> RowPage:
+    """Read items in a state, and return those that are wanted."""
+    partition, first, second = after or LISTING_START
+    statement = f"list_{state}"
+    where: dict[str, Any] = {"last_partition": session.settings.partitions, "lane": None, "result_text": result_text}
+    if lane is not None:
+        where["last_partition"], where["lane"] = lane
+        partition, first, second = max((partition, first, second), (lane[0], NEVER, NEVER))
+        statement = "list_ready_of_lane" if state == "ready" else statement
+    where |= {"partition": partition, "first": first, "second": second, "examined": MAX_EXAMINED}
+    # A statement reads a row when the page asks for it, and no more after the page is full.
+    return RowPage.build(_read_items(session, statement, where), limit, MAX_EXAMINED)
+
+
+def _read_items(session: Session, statement: str, where: dict[str, Any]) -> Iterator[tuple[Any, ...]]:
     difference = session.clock.round_wall_ahead()
-    page = DonePage.build(session.connection.execute(session.sql["list_done"], where).fetchall())
-    if not difference:
-        return page
-    return page._replace(rows=[row._replace(settled_at=row.settled_at + difference) for row in page.rows])
+    rows = session.connection.execute(session.sql[statement], where)
+    for read, row in enumerate(rows, 1):
+        *before, due_at, revisit, fence, settled_at, result, reason, error, wall, first, second, wanted = row
+        due_at = due_at if wall or due_at is None else due_at + difference
+        settled_at = None if settled_at is None else settled_at + difference
+        last = (result, reason, error, first, second, wanted, read)
+        yield (*before, due_at, bool(revisit), fence, settled_at, *last)
 
 
-def pending(session: Session, *, after: tuple[int, int] | None, limit: int, revisits: bool) -> list[PendingRow]:
+def claims(session: Session, *, after: int, limit: int) -> list[ClaimRow]:
+    rows = session.connection.execute(session.sql["list_claims"], {"after": after, "limit": limit})
+    difference = session.clock.round_wall_ahead()
+    return [
+        ClaimRow(fence, worker, claimed_at + difference if claimed_at else 0, expires_at + difference, items)
+        for fence, worker, claimed_at, expires_at, items in rows
+    ]
+
+
+def pending(session: Session, *, after: tuple[int, int] | None, limit: int, revisits: bool) -> list[ItemRow]:
     """List the items that hold the checkpoint back, in order of (partition, position), and perhaps revisits."""
     start = (NEVER, NEVER) if after is None else after
     where = {"after_partition": start[0], "after_position": start[1], "limit": limit, "revisits": revisits}
     rows = session.connection.execute(session.sql["list_pending"], where)
-    return [PendingRow.build(row) for row in rows]
+    return [ItemRow(*row)._replace(revisit=bool(row[-1])) for row in rows]
 
 
-def pending_in_lane(session: Session, number: int, name: str, *, after: LaneCursor | None, limit: int) -> LanePage:
-    """Read entries of one table, and return those of the lane."""
-    state, first, second = after or LANE_START
-    where = {"partition": number, "name": name, "first": first, "second": second, "limit": limit}
-    entries = session.connection.execute(session.sql[f"{PENDING_STATES[state]}_in_lane"], where).fetchall()
-    return LanePage.build(state, entries, limit)
+def known_places(session: Session, *, after: tuple[int, bytes], limit: int) -> list[KnownPlace]:
+    where = {"partition": after[0], "hash": after[1], "limit": limit}
+    rows = session.connection.execute(session.sql["known_places"], where)
+    return [KnownPlace.build(row) for row in rows]
+
+
+def find_positions(session: Session, number: int, hashes: Sequence[bytes]) -> list[int | None]:
+    find = session.sql["find_position"]
+    rows = [session.connection.execute(find, (number, known)).fetchone() for known in hashes]
+    return [None if row is None else row[0] for row in rows]
+
+
+def date_positions(session: Session, places: Sequence[tuple[int, int]]) -> list[int]:
+    """Return a time before which each position was allotted. After the last milestone, that is the last change."""
+    times = []
+    for partition, position in places:
+        where = {"partition": partition, "position": position}
+        row = session.connection.execute(session.sql["date_position"], where).fetchone()
+        times.append(session.clock.to_wall(Partition.load(session, partition).time if row is None else row[0]))
+    return times
+
+
+def audit(session: Session, *, limit: int) -> list[AuditRow]:
+    rows = session.connection.execute(session.sql["list_audit"], {"limit": limit})
+    return [AuditRow(number, session.clock.to_wall(time), *change) for number, time, *change in rows]
 
 
 def facts(session: Session, keys: Sequence[str]) -> dict[str, str]:

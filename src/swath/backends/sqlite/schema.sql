@@ -143,7 +143,8 @@ CREATE TABLE swath_claim (
     worker TEXT NOT NULL,
     expires_at INTEGER NOT NULL,
     lost INTEGER NOT NULL DEFAULT 0,
-    number INTEGER NOT NULL DEFAULT 0
+    number INTEGER NOT NULL DEFAULT 0,
+    claimed_at INTEGER NOT NULL DEFAULT 0
 );
 
 -- The partitions in which a claim holds items. Finds the next lease to end with one lookup, however many are in flight.
@@ -209,6 +210,25 @@ CREATE TABLE swath_counter (
 CREATE TABLE swath_output (
     name TEXT PRIMARY KEY,
     length INTEGER NOT NULL
+);
+
+-- A partition had reached a position at a time: one row a minute while it grows, later one an hour or a day.
+CREATE TABLE swath_milestone (
+    partition INTEGER NOT NULL,
+    position INTEGER NOT NULL,
+    time INTEGER NOT NULL,
+    PRIMARY KEY (partition, position)
+) WITHOUT ROWID;
+
+-- The last changes that people made. `detail` is JSON.
+CREATE TABLE swath_audit (
+    number INTEGER PRIMARY KEY,
+    time INTEGER NOT NULL,
+    actor TEXT NOT NULL,
+    action TEXT NOT NULL,
+    lane TEXT,
+    items INTEGER,
+    detail TEXT
 );
 
 -- Facts that a job has learned, for all workers on the frontier.

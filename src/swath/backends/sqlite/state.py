@@ -18,6 +18,7 @@ from swath.core.clock import MachineClock, StoreClock, choose_offset
 from swath.core.counters import NO_COUNTERS, Counters
 from swath.core.errors import SwathError
 from swath.core.lane import Pacing, earliest_start, level_of, rank_of
+from swath.core.milestones import DAY, HOUR, MINUTE, WEEK
 from swath.core.store import Settings, Signal
 
 NEVER = -1  # before every time
@@ -122,6 +123,7 @@ class Partition:
     dead: int
     lanes: int
     visits: int
+    milestone: tuple[int, int] | None = None  # not written yet: the last position and its time
 
     @classmethod
     def load(cls, session: Session, number: int) -> "Partition":
@@ -132,6 +134,9 @@ class Partition:
         return partition
 
     def save(self, session: Session) -> None:
+        if self.milestone is not None:
+            self._write_milestone(session, *self.milestone)
+            self.milestone = None
         session.connection.execute(
             session.sql["save_partition"],
             (
@@ -154,8 +159,18 @@ class Partition:
 
     def tick(self, clock: int) -> int:
         """Advance partition time. It is never behind the clock, and every call returns a later time."""
-        self.time = max(clock, self.time + 1)
+        before = self.time
+        self.time = max(clock, before + 1)
+        if self.time // MINUTE != before // MINUTE and self.next_position > 1:
+            self.milestone = (self.next_position - 1, before)
         return self.time
+
+    def _write_milestone(self, session: Session, position: int, time: int) -> None:
+        session.connection.execute(session.sql["insert_milestone"], (self.number, position, time))
+        if self.time // HOUR != time // HOUR:
+            bounds = {"hour_ago": self.time - HOUR, "hour": HOUR, "week_ago": self.time - WEEK, "day": DAY}
+            where = {"partition": self.number, "checkpoint": self.checkpoint}
+            session.connection.execute(session.sql["thin_milestones"], {**where, **bounds})
 
     def allot(self, span: int) -> int:
         position = self.next_position

@@ -31,21 +31,23 @@ from swath.backends.sqlite.writer import Writer
 from swath.core.clock import Clock, MachineClock, SingleClock, SystemClock
 from swath.core.errors import StoreUnavailable, UsageError
 from swath.core.store import (
+    AuditChange,
+    AuditRow,
     ClaimRef,
     ClaimReply,
     ClaimRequest,
+    ClaimRow,
     ClockReading,
-    DeadRow,
-    DonePage,
+    Cursor,
     EncodedItem,
     Fact,
     Found,
+    ItemRow,
+    KnownPlace,
     LaneChange,
-    LaneCursor,
-    LanePage,
     LaneRow,
     PartitionStatus,
-    PendingRow,
+    RowPage,
     Settings,
     Settlement,
     SettleReply,
@@ -216,6 +218,9 @@ class SqliteStore:
     async def learn(self, facts: Sequence[Fact]) -> None:
         await self._write(lambda session: changing.learn(session, facts))
 
+    async def audit_change(self, change: AuditChange) -> None:
+        await self._write(lambda session: changing.audit_change(session, change))
+
     async def requeue_lanes(self, partition: int, numbers: Sequence[int]) -> None:
         await self._write(lambda session: changing.requeue_lanes(session, partition, numbers), wakes=True)
 
@@ -255,32 +260,32 @@ class SqliteStore:
     async def lanes(self, *, after: tuple[int, int] | None = None, limit: int = 100) -> Sequence[tuple[int, LaneRow]]:
         return await self._read(lambda session: reads.lanes(session, after=after, limit=limit))
 
-    async def dead(self, *, after: tuple[int, int] | None = None, limit: int = 100) -> Sequence[DeadRow]:
-        return await self._read(lambda session: reads.dead(session, after=after, limit=limit))
-
-    async def done(
+    async def items(
         self,
+        state: str,
         *,
-        after: tuple[int, int] | None = None,
-        limit: int = 100,
         lane: tuple[int, str] | None = None,
         result_text: str | None = None,
-    ) -> DonePage:
+        after: Cursor | None = None,
+        limit: int = 100,
+    ) -> RowPage:
         return await self._read(
-            lambda session: reads.done(session, after=after, limit=limit, wanted_lane=lane, result_text=result_text)
+            lambda session: reads.items(session, state, lane=lane, result_text=result_text, after=after, limit=limit)
         )
+
+    async def claims(self, *, after: int = 0, limit: int = 100) -> Sequence[ClaimRow]:
+        return await self._read(lambda session: reads.claims(session, after=after, limit=limit))
 
     async def pending(
         self, *, after: tuple[int, int] | None = None, limit: int = 100, revisits: bool = False
-    ) -> Sequence[PendingRow]:
+    ) -> Sequence[ItemRow]:
         return await self._read(lambda session: reads.pending(session, after=after, limit=limit, revisits=revisits))
 
-    async def pending_in_lane(
-        self, partition: int, lane: str, *, after: LaneCursor | None = None, limit: int = 100
-    ) -> LanePage:
-        return await self._read(
-            lambda session: reads.pending_in_lane(session, partition, lane, after=after, limit=limit)
-        )
+    async def date_positions(self, places: Sequence[tuple[int, int]]) -> Sequence[int]:
+        return await self._read(lambda session: reads.date_positions(session, places))
+
+    async def audit(self, *, limit: int = 100) -> Sequence[AuditRow]:
+        return await self._read(lambda session: reads.audit(session, limit=limit))
 
     async def facts(self, keys: Sequence[str]) -> dict[str, str]:
         return await self._read(lambda session: reads.facts(session, keys))
@@ -290,6 +295,12 @@ class SqliteStore:
 
     async def counters(self) -> dict[str, int]:
         return await self._read(reads.counters)
+
+    async def known_places(self, *, after: tuple[int, bytes] = (-1, b""), limit: int = 100) -> Sequence[KnownPlace]:
+        return await self._read(lambda session: reads.known_places(session, after=after, limit=limit))
+
+    async def find_positions(self, partition: int, hashes: Sequence[bytes]) -> Sequence[int | None]:
+        return await self._read(lambda session: reads.find_positions(session, partition, hashes))
 
     def transaction(self) -> AbstractAsyncContextManager[sqlite3.Connection]:
         self._check_usable()

@@ -65,6 +65,19 @@ class PageExtractor:
             log.warning("%d calls of handlers have not returned in time: no page is fetched until they do", self._hung)
         return self._bytes >= self.crawler.page_memory or self._hung >= MAX_HUNG
 
+    async def wait_for_room(self, handler: Handler, *, size: int) -> None:
+        """Wait until few pages wait for a thread. Call it before a page is parsed: its tree takes more memory.
+
+        Meanwhile the page takes `size` bytes.
+        """
+        if handler.is_async:
+            return
+        self._bytes += size
+        try:
+            await self._threads.wait_for_room()
+        finally:
+            self._bytes -= size
+
     async def extract(self, handler: Handler, page: Page, *, size: int) -> Extraction:
         """Call a handler. `size` is the memory of the page in bytes. Errors of the handler are part of the result."""
         crawler = self.crawler

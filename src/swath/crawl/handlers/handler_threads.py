@@ -17,6 +17,7 @@ from typing import Final
 log = logging.getLogger("swath.crawl")
 
 HELP_SECONDS: Final = 0.02
+MAX_WAITING: Final = 32  # calls that wait for a thread before `wait_for_room` waits
 
 _NUMBERS = count(1)
 
@@ -48,12 +49,31 @@ class HandlerThreads:
         self._busy = 0
         self._is_closed = False
 
-        self._head: HandlerCall | None = (
-            None  # the call that was first in the queue when a thread was last asked to help
-        )
+        self._head: HandlerCall | None = None  # first in the queue when a thread was last asked to help
+        self._waiters: deque[asyncio.Future[None]] = deque()
         self._timer: asyncio.TimerHandle | None = None
         self._is_warned = False
         self._loop: asyncio.AbstractEventLoop | None = None
+
+    async def wait_for_room(self) -> None:
+        """Wait while `MAX_WAITING` calls wait for a thread."""
+        while len(self._calls) >= MAX_WAITING:
+            waiter = asyncio.get_running_loop().create_future()
+            self._waiters.append(waiter)
+            try:
+                await waiter
+            except asyncio.CancelledError:
+                self._admit()  # another one in its place
+                raise
+
+    def _admit(self) -> None:
+        """End the wait of as many callers as there is room for."""
+        room = MAX_WAITING - len(self._calls)
+        while room > 0 and self._waiters:
+            waiter = self._waiters.popleft()
+            if not waiter.done():
+                waiter.set_result(None)
+                room -= 1
 
     def start(self, work: Callable[[], None]) -> HandlerCall:
         """Run `work` in a thread. Cancelling the future does not stop it, unless it has not begun."""
@@ -85,6 +105,7 @@ class HandlerThreads:
             self._watch(head)
         else:
             self._head = None
+        self._admit()
 
     def _wake_threads(self, number: int) -> None:
         for _ in range(number):
@@ -158,6 +179,7 @@ class HandlerThreads:
                 call.on_late_return()
             if not call.future.done():
                 call.future.set_result(call.error)
+        self._admit()
 
     def close(self) -> None:
         """End idle threads now and busy ones when they return. Calls that have not begun are not made."""

@@ -11,6 +11,24 @@ BEGIN
 END
 $$;
 
+-- name: audit_change
+-- Records a change that somebody made, and forgets older ones.
+CREATE FUNCTION {schema}.audit_change_{set}(
+    _format integer, _test_time bigint, _actor text, _action text, _lane text, _items bigint, _detail text
+) RETURNS void
+LANGUAGE plpgsql VOLATILE
+SET lock_timeout TO '30s' AS $$
+DECLARE
+    _number bigint;
+BEGIN
+    PERFORM {schema}.check_format_{set}(_format);
+    INSERT INTO {schema}.audit (time, items, actor, action, lane, detail)
+    VALUES ({schema}.store_time_{set}(_test_time), _items, _actor, _action, _lane, _detail)
+    RETURNING number INTO _number;
+    DELETE FROM {schema}.audit WHERE number <= _number - {AUDIT_KEPT};
+END
+$$;
+
 -- name: change_lane
 -- Changes the limits of a lane, and creates the lane if it does not exist. Null keeps a value; -1 restores the default.
 CREATE FUNCTION {schema}.change_lane_{set}(

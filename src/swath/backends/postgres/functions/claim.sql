@@ -455,7 +455,7 @@ BEGIN
         WHERE c.fence BETWEEN claim_{set}.fence - 10000010 AND claim_{set}.fence - 10000000
             AND c.expires_at < now - 3600000000
     )
-    INSERT INTO {schema}.claim (fence, token, expires_at, partitions, worker)
-    VALUES (claim_{set}.fence, _token, claim_{set}.expires_at, _held, _worker);
+    INSERT INTO {schema}.claim (fence, token, expires_at, claimed_at, partitions, worker)
+    VALUES (claim_{set}.fence, _token, claim_{set}.expires_at, claim_{set}.expires_at - _lease, _held, _worker);
 END
 $$;

@@ -39,6 +39,7 @@ LANGUAGE plpgsql VOLATILE
 SET enable_seqscan TO off SET enable_bitmapscan TO off SET plan_cache_mode TO force_generic_plan AS $$
 DECLARE
     s {schema}.partition_state;
+    _before bigint;
 BEGIN
     IF current_setting('transaction_isolation') <> 'read committed' THEN
         RAISE EXCEPTION 'the transaction is %', current_setting('transaction_isolation')
@@ -49,8 +50,37 @@ BEGIN
     IF NOT FOUND THEN
         RAISE EXCEPTION 'the store has format %', (SELECT format FROM {schema}.frontier) USING ERRCODE = {WRONG_FORMAT};
     END IF;
-    s.time := greatest({schema}.store_time_{set}(_test_time), s.time + 1);
+    _before := s.time;
+    s.time := greatest({schema}.store_time_{set}(_test_time), _before + 1);
+    IF s.time / {MINUTE} <> _before / {MINUTE} AND s.next_position > 1 THEN
+        PERFORM {schema}.write_milestone_{set}(s, _before);
+    END IF;
     RETURN s;
+END
+$$;
+
+-- name: write_milestone
+-- Records the position that a partition had reached at its last change, and thins older milestones once an hour (see
+-- core/milestones.py). A partition that did not grow has a milestone at its last position already.
+CREATE FUNCTION {schema}.write_milestone_{set}(s {schema}.partition_state, _before bigint) RETURNS void
+LANGUAGE plpgsql VOLATILE
+SET enable_seqscan TO off SET enable_bitmapscan TO off SET plan_cache_mode TO force_generic_plan AS $$
+BEGIN
+    INSERT INTO {schema}.milestone (position, time, partition) VALUES (s.next_position - 1, _before, s.partition)
+    ON CONFLICT (partition, position) DO NOTHING;
+    IF s.time / {HOUR} <> _before / {HOUR} THEN
+        DELETE FROM {schema}.milestone AS m WHERE m.partition = s.partition AND m.position IN (
+            SELECT t.position
+            FROM (
+                SELECT o.position, o.time, lead(o.time) OVER (ORDER BY o.position) AS above,
+                    CASE
+                        WHEN o.time < s.time - {WEEK} THEN {DAY} WHEN o.time < s.time - {HOUR} THEN {HOUR} ELSE 1
+                    END AS span
+                FROM {schema}.milestone AS o WHERE o.partition = s.partition
+            ) AS t
+            WHERE t.position <= s.checkpoint OR t.time / t.span = t.above / t.span
+        );
+    END IF;
 END
 $$;
 
