@@ -18,7 +18,7 @@ def list_words(example: str) -> list[str]:
     """Return the words after `swath`, up to a pipe, a redirection or a bracket of the shell."""
     words = shlex.split(example.partition("<(")[2].rstrip(")") or example, comments=True)
     assert words[0] == "swath", example
-    ends = [number for number, word in enumerate(words) if word in ("|", ">")]
+    ends = [number for number, word in enumerate(words) if word in ("|", ">", "<")]
     return words[1 : min(ends, default=len(words))]
 
 

@@ -35,7 +35,7 @@ from tests.crawl.driving import crawl_here, explained, swath_command
 DELAY = 0.05
 SLACK = 0.003  # between the server's clock readings and the client's
 RETRIES = 2
-HANDLED = {"handler", "handler_error"}  # fields of pages in a crawl with handlers
+HANDLED = {"handler", "handler_error", "repaired", "method", "key"}  # fields of pages in a crawl with handlers
 LONG = "retry-after-odd.demo.test/century"  # asks to be left alone for longer than a test
 
 

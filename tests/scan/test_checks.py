@@ -194,15 +194,18 @@ def test_a_scan_prints_its_progress_until_it_ends(
 ) -> None:
     printed: list[Any] = []
 
-    def record(line: Any, **more: Any) -> None:
-        printed.append(line)
-        if len(printed) > 1 and ("open: none" in line or "share" in line):  # the store was asked how far it is
+    def record(line: Any, fields: Any = None, **more: Any) -> None:
+        printed.append(line if fields is None else {"event": line, **fields})
+        if len(printed) > 1 and (
+            "open: none" in line or "share" in (fields or ())
+        ):  # the store was asked how far it is
             checks.FOREVER.set()  # the check goes on
 
     monkeypatch.setattr(checks, "FOREVER", threading.Event())
     monkeypatch.setattr(scan_command, "REFRESH_SECONDS", 0.01)
     monkeypatch.setattr(run_view, "LINE_SECONDS", 0.0)
-    monkeypatch.setattr(scan_command, "print_line" if how == "text" else "print_json_line", record)
+    for name in ("print_line", "print_progress") if how == "text" else ("print_event",):
+        monkeypatch.setattr(scan_command, name, record)
     settings = settings_of(numbers, tmp_path / "out.jsonl", check="hanging", timeout=60.0)
     assert asyncio.run(ScanCommand(settings, json=how == "json", quiet=False).run()) == 1
     if how == "text":

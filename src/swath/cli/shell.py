@@ -62,7 +62,7 @@ def shell(
     Examples:
         swath shell https://books.example/
         swath shell https://books.example/catalogue/sapiens_1/ --run books:crawler
-        echo 'print(page.css("h1").text())' | swath shell https://books.example/ --out crawl
+        swath shell https://books.example/ --out crawl < selectors.py
     """  # fmt: skip
     try:
         from swath.cli.shell_command import ShellCommand
