@@ -36,7 +36,7 @@ from swath.crawl.failed_pages import retry_failed_pages
 from swath.crawl.fleet import ChildFailed, Fleet
 from swath.crawl.handlers.code import CrawlCode
 from swath.crawl.handlers.lifespan import leave_process
-from swath.crawl.job import GRACE_SECONDS, LIFESPAN, count_pages
+from swath.crawl.job import GRACE_SECONDS, LIFESPAN, count_pages, read_status
 from swath.crawl.page_processor import HANDLER_FAILED
 from swath.crawl.preflight import check_settings
 from swath.crawl.seed_list import Seed
@@ -227,7 +227,7 @@ class CrawlCommand:
         settings = self._settings
         for failure in fleet.failures:
             print_error(failure if stopped_by == FAILED else f"{failure}; the other processes continued")
-        status, total_pages = await frontier.status(), await count_pages(frontier)
+        status, total_pages = await read_status(frontier, self._code), await count_pages(frontier)
         if stopped_by == "done" and index.has_archive(settings.directory):
             with translate_write_errors(settings.directory):
                 await asyncio.to_thread(index.write_index, settings.directory, await frontier.outputs())
