@@ -108,7 +108,10 @@ async def test_a_repaired_page_is_done_and_its_links_are_queued(
     crawled = await run(make_shop(), SHOP, out, store=store)
     (failed,) = crawled.dead
     assert await repair(make_fixed_shop(), store=store, items=str(tmp_path / "all.jsonl")) == 0
-    assert capsys.readouterr().out == "repaired\t1\nitems\t1\nrequests\t2\n"
+    assert capsys.readouterr().out == (
+        f"repaired\t1\nitems\t1\nrequests\t2\nBook file\t{tmp_path}/all-Book.jsonl, 2 items\n"
+        f"item file\t{tmp_path}/all-item.jsonl, 3 items\n"
+    )
     left = await Left.read(out, store)
     assert left.dead == {}
     assert left.pages == len(crawled.pages) == len(left.lines)

@@ -5,6 +5,9 @@ import traceback
 from pathlib import Path
 from typing import Final
 
+from swath import SwathError
+from swath.crawl.handlers.errors import InvalidYield
+
 MAX_REASON_CHARS: Final = 600
 MAX_TRACE_CHARS: Final = 8_000  # of the end, which names the exception
 SWATH_FOLDER: Final = str(Path(__file__).parents[2])
@@ -21,7 +24,9 @@ def describe_error(name: str, error: BaseException) -> tuple[str, str]:
 
 
 def find_place(error: BaseException) -> str | None:
-    """Return the file and line of the innermost frame that is not swath's."""
+    """Return the file and line of the innermost frame that is not swath's, or of the `yield` of a wrong value."""
+    if isinstance(error, InvalidYield) and error.yielded_at is not None:
+        return f"{Path(error.yielded_at[0]).name}:{error.yielded_at[1]}"
     frames = [(frame.f_code.co_filename, line) for frame, line in traceback.walk_tb(error.__traceback__)]
     users = [(file, line) for file, line in frames if not file.startswith(SWATH_FOLDER)]
     return f"{Path(users[-1][0]).name}:{users[-1][1]}" if users else None
@@ -46,6 +51,10 @@ def format_trace(error: BaseException) -> str:
     while trace is not None and trace.tb_frame.f_code.co_filename.startswith(SWATH_FOLDER):
         trace = trace.tb_next
     try:
+        if trace is None and isinstance(error, SwathError):  # swath complains about what the code returned or yielded
+            place = error.yielded_at if isinstance(error, InvalidYield) else None
+            frames = [] if place is None else traceback.format_list([traceback.FrameSummary(*place)])
+            return "".join([*frames, *traceback.format_exception_only(error)])
         return "".join(traceback.format_exception(type(error), error, trace or error.__traceback__))
     except BaseException as broken:  # noqa: BLE001  as above
         return f"(its traceback cannot be shown: {type(broken).__name__})"
