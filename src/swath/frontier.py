@@ -223,7 +223,8 @@ class Frontier:
         settles the outcomes and commits, so that rows and outcomes commit together (INV-5). The connection is a
         psycopg.AsyncConnection, or an sqlite3.Connection on the same file; a plain function is called in a thread. A
         row that the database refuses makes its own item dead, with the database's message as the reason, or with the
-        outcome that `on_refused(item, output, message)` returns. Any other exception that the sink raises ends the run.
+        outcome that `on_refused(item, output, message)` returns: then this function reports the refusal, instead of the
+        monitor. Any other exception that the sink raises ends the run.
 
         With `transaction`, a function that opens a transaction on the frontier's own database and returns an async
         context manager, the handler gets the connection as a second argument. Its writes and its outcome commit

@@ -294,7 +294,7 @@ def test_explain_names_the_rule_that_refuses_a_url(tmp_path: Path) -> None:
 
 def test_export_reports_errors(tmp_path: Path) -> None:
     assert "--format txt: must be one of" in run_swath("export", "pages.txt", "--out", str(tmp_path)).err
-    assert "there is no frontier" in run_swath("export", "--out", str(tmp_path)).err
+    assert "there is no crawl in" in run_swath("export", "--out", str(tmp_path)).err
 
 
 def test_parquet_can_be_exported_to_a_file_with_any_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

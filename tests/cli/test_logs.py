@@ -73,7 +73,7 @@ def test_a_command_that_fails_logs_why(tmp_path: Path) -> None:
     result = run_swath("crawl", "--out", str(tmp_path / "out"), "--log-file", str(log), "--log-format", "json")
     assert result.code == 2
     assert [line["event"] for line in read(log)] == ["started", "failed"]
-    assert read(log)[1]["error"] == "nothing to crawl: give URLs, or a file of URLs with --seeds"
+    assert read(log)[1]["error"] == "nothing to crawl: give URLs, or a file of URLs with --seeds; in code, Crawler(URL)"
 
 
 def test_a_log_file_that_cannot_be_written_is_refused_before_anything_is_created(tmp_path: Path) -> None:

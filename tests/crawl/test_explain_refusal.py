@@ -46,6 +46,13 @@ def test_each_rule_has_its_sentence(
     assert found == name
 
 
+def test_handlers_and_hooks_choose_the_links_of_a_crawl_with_code(known: dict[str, Any]) -> None:
+    assert explain_refusal("http://a.example/x", known, year=2026, has_handlers=True) == (
+        "unlinked",
+        "No rule excludes it: no handler follows a link to it within --depth 3, or a link hook drops it.",
+    )
+
+
 def test_without_the_seeds_the_scope_is_unknown(known: dict[str, Any], tmp_path: Path) -> None:
     path = tmp_path / seeds.FILE
     path.unlink()

@@ -38,6 +38,11 @@ def test_the_last_line_of_each_url_and_kind_is_selected(
     assert selected == sorted(expected.values(), key=lambda page: page["number"])  # type: ignore[arg-type,return-value]
 
 
+def test_pages_of_two_hosts_may_have_the_same_key() -> None:
+    lines = [{"url": f"https://{host}.example/", "key": "poetry", "time": 1.0} for host in "abb"]
+    assert list(LastLines.find(lines).select(lines)) == [lines[0], lines[2]]
+
+
 def test_a_crawl_without_pages_has_no_last_lines() -> None:
     assert list(LastLines.find([]).select([])) == []
 

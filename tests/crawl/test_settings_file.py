@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from swath.core.errors import InvalidSetting
+from swath.core.errors import InvalidSetting, UsageError
 from swath.crawl.settings import CrawlSettings
 from swath.crawl.settings_file import FILE, find_changes, locate_crawl, resolve_settings, save_settings
 
@@ -121,3 +121,11 @@ def test_a_saved_value_of_another_type_is_reported(tmp_path: Path, value: dict[s
     (tmp_path / FILE).write_text(json.dumps(value))
     with pytest.raises(InvalidSetting, match=f"which is not a value of --{next(iter(value))}"):
         resolve(tmp_path)
+
+
+def test_a_directory_without_a_crawl_is_named(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=rf"there is no crawl in {tmp_path}: name its directory with --out"):
+        locate_crawl(str(tmp_path))
+    assert locate_crawl(str(tmp_path), "postgresql:///news").store == "postgresql:///news"
+    (tmp_path / "frontier.db").touch()
+    assert locate_crawl(str(tmp_path)).store is None

@@ -104,6 +104,24 @@ def test_the_clock_in_the_how_to_makes_the_retry_due() -> None:
     assert attempts == [0, 1]
 
 
+def test_the_counts_in_the_how_to_are_those_of_the_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    blocks = BLOCK.findall((ROOT / "docs/howto/observe.md").read_text())
+    (shown,) = [block for block in blocks if "EventCounts" in block]
+    program = compile(shown, "observe.md", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+    url = f"sqlite:///{tmp_path}/work.db"
+
+    async def handler(item: swath.Item) -> swath.Outcome:
+        return item.dead(reason="no: such thing") if item.key == "key 0" else item.done()
+
+    async def main() -> None:
+        async with swath.open(url) as frontier:
+            await frontier.add(f"key {number}" for number in range(5))
+        await eval(program, {"swath": swath, "handler": handler, "url": url})
+
+    asyncio.run(main())
+    assert re.fullmatch(r"4 \{'no': 1\} [1-9]\d*\n", capsys.readouterr().out)
+
+
 def test_the_sink_in_the_how_to_writes_each_row_once(tmp_path: Path) -> None:
     shown = BLOCK.findall((ROOT / "docs/howto/exactly-once.md").read_text())[0]
     program = compile(shown, "exactly-once.md", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)

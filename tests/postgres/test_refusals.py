@@ -96,6 +96,10 @@ async def test_learning_waits_no_longer_than_other_moves(site: Site) -> None:
     await holder.rollback()
 
 
+# The client must have read the reply to SET by then: what follows it in the same read, libpq takes for a notice.
+IDLE_TIMEOUT = "500ms"
+
+
 async def ended(site: Site, pid: int) -> None:
     """Wait until the server has ended a session."""
     async with asyncio.timeout(PATIENCE):
@@ -113,7 +117,7 @@ async def test_a_caller_who_idled_too_long(site: Site) -> None:
     assert claim is not None
     with psycopg.connect(site.location.dsn, autocommit=True) as caller:
         caller.execute("BEGIN")
-        caller.execute("SET idle_in_transaction_session_timeout = '10ms'")
+        caller.execute(f"SET idle_in_transaction_session_timeout = '{IDLE_TIMEOUT}'")
         await ended(site, caller.info.backend_pid)
         with pytest.raises(WrongTransaction, match=r"took too long \(.*idle-in-transaction timeout\)\."):
             await claim.settle([claim.items[0].done()], connection=caller)
@@ -126,7 +130,7 @@ async def test_a_run_whose_transactions_take_too_long(site: Site) -> None:
     await frontier.add("a")
 
     async def handler(item: Item, connection: psycopg.AsyncConnection[Any]) -> None:
-        await connection.execute("SET LOCAL idle_in_transaction_session_timeout = '10ms'")
+        await connection.execute(f"SET LOCAL idle_in_transaction_session_timeout = '{IDLE_TIMEOUT}'")
         await ended(site, connection.info.backend_pid)
 
     summary = await frontier.run(handler, transaction=partial(transaction, site), handle_signals=False)

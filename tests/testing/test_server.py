@@ -214,6 +214,13 @@ def test_an_unknown_kind_of_fault_is_an_error_of_the_command() -> None:
     assert "Traceback" not in ran.stderr
 
 
+def test_a_web_without_hosts_is_an_error_of_the_command() -> None:
+    command = [sys.executable, "-m", "swath.testing.web", "--hosts", "0"]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    assert ran.returncode == 2
+    assert "error: pages=1000, hosts=0: a web needs at least one host" in ran.stderr
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 async def test_a_process_serves_until_a_signal(tmp_path: Path, number: signal.Signals) -> None:
     path = tmp_path / "requests.jsonl"

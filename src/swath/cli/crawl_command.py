@@ -36,7 +36,8 @@ from swath.crawl.failed_pages import retry_failed_pages
 from swath.crawl.fleet import ChildFailed, Fleet
 from swath.crawl.handlers.code import CrawlCode
 from swath.crawl.handlers.lifespan import leave_process
-from swath.crawl.job import GRACE_SECONDS, LIFESPAN, count_pages
+from swath.crawl.job import GRACE_SECONDS, LIFESPAN, count_pages, read_status
+from swath.crawl.page_processor import HANDLER_FAILED
 from swath.crawl.preflight import check_settings
 from swath.crawl.seed_list import Seed
 from swath.crawl.settings import CrawlSettings, list_warnings
@@ -226,7 +227,7 @@ class CrawlCommand:
         settings = self._settings
         for failure in fleet.failures:
             print_error(failure if stopped_by == FAILED else f"{failure}; the other processes continued")
-        status, total_pages = await frontier.status(), await count_pages(frontier)
+        status, total_pages = await read_status(frontier, self._code), await count_pages(frontier)
         if stopped_by == "done" and index.has_archive(settings.directory):
             with translate_write_errors(settings.directory):
                 await asyncio.to_thread(index.write_index, settings.directory, await frontier.outputs())
@@ -239,7 +240,9 @@ class CrawlCommand:
         result = await describe_end(frontier, settings, status, stopped_by=stopped_by, total_pages=total_pages)
         fields = view.frontier_to_json(status, total_pages) | run_view.to_json((), fleet.errors)
         log.write(Finished(stopped_by, seconds, drop_empty({"result": result, **_to_json(stats), **fields})))
-        next_steps = list(list_next_steps(settings, status, result, total_pages=total_pages))
+        next_steps = list(
+            list_next_steps(settings, status, result, total_pages=total_pages, can_repair=self._can_repair(stats))
+        )
         if self._json:
             print_event("summary", {
                 "result": result, "stopped_by": stopped_by, "seconds": seconds, **_to_json(stats),
@@ -261,6 +264,12 @@ class CrawlCommand:
         complete = not status.waiting and not status.dead and total_pages and stopped_by != FAILED
         complete = complete and LIFESPAN not in stats.get("errors", ())
         return ExitCode.OK if complete else ExitCode.NEGATIVE
+
+    def _can_repair(self, stats: Mapping[str, Any]) -> bool:
+        """Return whether handlers failed in this run on pages that `swath extract --failed` can repair."""
+        if self._code is None or self._code.crawler.sink is not None or not self._settings.warc:
+            return False
+        return HANDLER_FAILED in stats.get("errors", ())
 
 
 def _confirm_discard() -> None:

@@ -34,7 +34,7 @@ async def describe_end(
     if not status.waiting and not total_pages:
         seed = seeds.read_first_seed(settings.directory)
         cause = f": {await _find_cause(frontier, seed)}" if seed else ""  # a machine that joins may have no seeds
-        start = await explain_key(frontier, START_KEY)
+        start = await explain_key(frontier, START_KEY, lane=START_KEY)
         if start.state == "dead":
             cause = f": {_get_cause(start)}"
         return f"{NOTHING}{cause}" + (f", {status.dead:,} failed" if status.dead > bool(seed) else "")
@@ -65,9 +65,12 @@ def _get_cause(found: Explanation) -> str:
 
 
 def list_next_steps(
-    settings: CrawlSettings, status: Status, result: str, *, total_pages: int
+    settings: CrawlSettings, status: Status, result: str, *, total_pages: int, can_repair: bool = False
 ) -> Iterator[tuple[str, str]]:
-    """Yield what the user may want to do next, and the command for it."""
+    """Yield what the user may want to do next, and the command for it.
+
+    With `can_repair`, handlers failed, and `swath extract --failed` can call them again.
+    """
     if total_pages:
         yield "export the pages", f"swath export pages.csv --out {shlex.quote(settings.out)}"
     if total_pages and (seed := seeds.read_first_seed(settings.directory)):
@@ -76,6 +79,9 @@ def list_next_steps(
         yield "continue", _format_crawl(settings)
     if status.dead:
         yield "list the failures", f"swath dead --store {shlex.quote(settings.out)}"
+        if can_repair:
+            run = "" if settings.run is None else f"--run {shlex.quote(settings.run)} "
+            yield "repair after a fix", f"swath extract {run}--failed --out {shlex.quote(settings.out)}"
         yield "try them again", f"{_format_crawl(settings)} --retry-failed"
     if result.startswith(f"{NOTHING}: private: "):
         yield "permit the address", f"{_format_crawl(settings)} --allow-private"

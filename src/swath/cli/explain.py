@@ -17,6 +17,7 @@ from swath.cli.terminal import is_terminal, make_console, print_facts, print_jso
 
 MAX_STEPS = 8  # a crawl tries up to four forms of a URL, and each may be passed on to another lane
 CRAWL_SETTINGS = "crawl settings"  # a crawl stores its settings under this key
+CRAWL_CODE = "crawl code"  # and what --run or --select named under this one
 
 
 def explain(
@@ -80,10 +81,11 @@ async def explain_in_crawl(frontier: Frontier, key: str, *, lane: str | None = N
 
 async def _explain_for_crawl(frontier: Frontier, found: Explanation) -> Explanation:
     """If the frontier belongs to a crawl, explain the page that the key means, or the rule that excludes it."""
-    settings = (await frontier.facts([CRAWL_SETTINGS])).get(CRAWL_SETTINGS)
-    if settings is None:
+    facts = await frontier.facts([CRAWL_SETTINGS, CRAWL_CODE])
+    if (settings := facts.get(CRAWL_SETTINGS)) is None:
         return found
     try:
+        from swath.crawl.handlers.select import NAME as SELECT
         from swath.crawl.start import read_start_seeds
         from swath.crawl.urls.explain import explain_refusal
         from swath.crawl.urls.normalise import parse_seed
@@ -94,7 +96,13 @@ async def _explain_for_crawl(frontier: Frontier, found: Explanation) -> Explanat
         if page.state != "unknown":
             return page
     started = [url async for urls in read_start_seeds(frontier) for url in urls]
-    rule, sentence = explain_refusal(found.key, settings, year=datetime.now(UTC).year, started=started)
+    rule, sentence = explain_refusal(
+        found.key,
+        settings,
+        year=datetime.now(UTC).year,
+        started=started,
+        has_handlers=facts.get(CRAWL_CODE, {"run": SELECT})["run"] != SELECT,
+    )
     return replace(found, sentence=f"{found.sentence} {sentence}", data={"refused": rule})
 
 

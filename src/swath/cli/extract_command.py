@@ -16,8 +16,9 @@ from typing import Any, BinaryIO
 import swath
 from swath import UsageError
 from swath.cli.command_log import open_command_log
+from swath.cli.crawl_view import list_exported_rows
 from swath.cli.exit_codes import ExitCode
-from swath.cli.item_export import prepare_item_file, write_items
+from swath.cli.item_export import ExportedItems, prepare_item_file, write_items
 from swath.cli.terminal import print_error, print_facts, print_json_line, print_line
 from swath.crawl.archive import index
 from swath.crawl.archive.last_lines import LastLines
@@ -64,6 +65,7 @@ class ExtractCommand:
         self._pages = 0
         self._kinds: Counter[str] = Counter()  # items by kind
         self._failures = 0
+        self._exported: Sequence[ExportedItems] = ()
 
     async def run(self) -> int:
         began = time.monotonic()
@@ -91,7 +93,7 @@ class ExtractCommand:
                     await self._replay(replay, committed, files, log)
                 classes = self._code.crawler.classes.items()
                 columns = {kind: describe_columns(found) for kind, found in classes}
-                await asyncio.to_thread(write_items, files.list_sources(), self._file, columns=columns)
+                self._exported = await asyncio.to_thread(write_items, files.list_sources(), self._file, columns=columns)
         self._print_summary(replay)
         return ExitCode.NEGATIVE if self._failures else ExitCode.OK
 
@@ -122,7 +124,7 @@ class ExtractCommand:
 
     def _print_summary(self, replay: Replay) -> None:
         rows = [("pages", f"{self._pages:,}"), ("items", f"{self._kinds.total():,}")]
-        if len(self._kinds) > 1:
+        if self._file is None and len(self._kinds) > 1:
             rows += [(f"  {kind}", f"{count:,}") for kind, count in sorted(self._kinds.items())]
         if self._failures:
             rows.append(("failed", f"{self._failures:,}"))
@@ -133,7 +135,7 @@ class ExtractCommand:
         if self._file is None:
             print_line(", ".join(f"{name} {value}" for name, value in rows), stderr=True)
         else:
-            print_facts("", rows)
+            print_facts("", [*rows, *list_exported_rows(self._exported)])
 
 
 def load_code(out: str, run: str | None, select: Sequence[str]) -> CrawlCode:

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import swath
 from swath.cli.command_log import open_command_log
+from swath.cli.crawl_view import list_exported_rows
 from swath.cli.exit_codes import ExitCode
 from swath.cli.extract_command import check_handler, choose_pages, load_code
-from swath.cli.item_export import export_items, prepare_item_file, read_export
+from swath.cli.item_export import ExportedItems, export_items, prepare_item_file, read_export
 from swath.cli.terminal import print_facts, print_note
 from swath.crawl.handlers.select import NAME as SELECT
 from swath.crawl.repair import CrawlRepair, RepairSummary
@@ -44,6 +45,7 @@ class RepairCommand:
         self._settings = resolve_settings(given)  # scope and lanes of the crawl
         self._file = None if items is None else Path(items)
         self._handler = handler
+        self._exported: Sequence[ExportedItems] = ()
 
     async def run(self) -> int:
         began = time.monotonic()
@@ -62,7 +64,8 @@ class RepairCommand:
             summary = await repair.run(choose_pages(self._code, self._handler))
             if self._file is not None:
                 committed, columns = await read_export(settings, frontier)
-                await asyncio.to_thread(export_items, [(settings.directory, committed)], self._file, columns=columns)
+                directories = [(settings.directory, committed)]
+                self._exported = await asyncio.to_thread(export_items, directories, self._file, columns=columns)
         return summary
 
     def _print_summary(self, summary: RepairSummary) -> None:
@@ -76,7 +79,8 @@ class RepairCommand:
             ("without a handler", summary.without_handler),
             ("not archived here", summary.without_record),
         )
-        print_facts("", [*rows, *((name, f"{count:,}") for name, count in others if count)])
+        rows += [(name, f"{count:,}") for name, count in others if count]
+        print_facts("", [*rows, *list_exported_rows(self._exported)])
         if summary.discovered:
             run = "" if self._code.name == SELECT else f" --run {self._code.name}"
             print_note(f"swath crawl{run} --out {self._settings.out} fetches the pages that are new to the crawl")

@@ -97,9 +97,9 @@ def _resolve_path(path: Path) -> str:
 
 
 def _resolve_directory(directory: Path) -> str:
-    from swath.crawl.settings_file import lacks_password, locate_crawl  # imported here: most commands load no job
+    from swath.crawl.settings_file import lacks_password, read_location  # imported here: most commands load no job
 
-    crawl = locate_crawl(str(directory))
+    crawl = read_location(str(directory))
     if crawl.store is not None:
         if lacks_password(crawl):
             raise InvalidStoreURL(

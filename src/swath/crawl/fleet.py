@@ -38,7 +38,7 @@ from swath import (
 )
 from swath.crawl.handlers.code import CrawlCode
 from swath.crawl.handlers.lifespan import leave_process
-from swath.crawl.job import GRACE_SECONDS, CrawlJob, count_pages
+from swath.crawl.job import GRACE_SECONDS, CrawlJob, count_pages, read_status
 from swath.crawl.settings import CrawlSettings
 from swath.crawl.stats import sum_stats
 from swath.logs.entries import ProcessFailed
@@ -179,7 +179,7 @@ class Fleet:
     async def _refresh_status(self) -> None:
         while True:
             try:
-                self._status = await self._frontier.status()
+                self._status = await read_status(self._frontier, self._code)
                 self._total_pages = await count_pages(self._frontier)
             except StoreUnavailable:
                 pass  # the children log the outage and retry

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
@@ -205,7 +206,7 @@ class CrawlJob:
         while True:
             unsettled = self.monitor.in_flight
             try:
-                self.status = await self._frontier.status()
+                self.status = await read_status(self._frontier, self._code)
                 self.total_pages = await count_pages(self._frontier)
             except swath.StoreUnavailable:
                 pass  # the runner logs the outage and retries
@@ -241,6 +242,13 @@ def make_fetcher(settings: CrawlSettings, resolver: Resolver, *, connections: in
         connections=connections,
         keep_alive=KEEP_ALIVE_SECONDS if settings.min_interval < KEEP_ALIVE_SECONDS else 0.0,
     )
+
+
+async def read_status(frontier: Frontier, code: CrawlCode | None) -> Status:
+    """Return the status of the frontier without the lane of the start of the crawl, which is not a host."""
+    status = await frontier.status()
+    has_start = code is not None and code.crawler.start_handler is not None
+    return replace(status, lanes=status.lanes - 1) if has_start and status.lanes else status
 
 
 async def count_pages(frontier: Frontier) -> int:

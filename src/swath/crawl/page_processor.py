@@ -1,6 +1,7 @@
 """PageProcessor: archive a page, parse it, call its handler, and collect what it discovers."""
 
 import asyncio
+import logging
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -36,6 +37,8 @@ PARSERS = 2  # large pages parsed at once: each takes several times its size in 
 PAGES = "pages"  # counter of the frontier for --max-pages, and of each lane for --max-pages-per-host
 ONE_PAGE: Final = {PAGES: 1}
 HANDLER_FAILED: Final = "handler"  # begins the reason of a page whose handler failed
+log = logging.getLogger("swath.crawl")
+
 SINK_FAILED: Final = "sink"  # begins the reason of a page whose items the database of the sink refuses
 MAX_EXPANSION = 5  # maximum size of a decoded body, in multiples of --max-size
 
@@ -214,6 +217,8 @@ class PageProcessor:
     def refuse_items(self, item: Item, output: Sequence[Capture], message: str) -> Dead:
         """Return the outcome of a page whose items the database of the sink has refused: dead, and archived."""
         (capture,) = output
+        if not self._stats.errors[SINK_FAILED]:
+            log.warning("sink: %s; page %s; more refused rows are only counted", message, item.key)
         self._stats.errors[SINK_FAILED] += 1
         self._stats.items.subtract(kind for kind, _ in capture.items)
         page = {**capture.page, "handler_error": message}

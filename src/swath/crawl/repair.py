@@ -8,6 +8,7 @@ process, requests in the frontier, and a line in the page list that replaces the
 import asyncio
 import time
 from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
@@ -28,6 +29,7 @@ from swath.crawl.ip_lanes import HostLanes
 from swath.crawl.lanes import get_lane_namer
 from swath.crawl.links import LinkFilter
 from swath.crawl.page_processor import HANDLER_FAILED, MAX_EXPANSION
+from swath.crawl.page_request import get_url
 from swath.crawl.parse.page import parse_page
 from swath.crawl.settings import CrawlSettings
 from swath.crawl.start import read_start_seeds
@@ -106,7 +108,7 @@ class CrawlRepair:
                 wanted=lambda page: "handler_error" in page and wanted(page),
             )
             async for page in pages:
-                dead = await self._find_dead(page.line.get("key", page.line["url"]), began)
+                dead = await self._find_dead(page.line, began)
                 if dead is None:
                     self.summary.not_dead += 1
                 else:
@@ -155,9 +157,14 @@ class CrawlRepair:
             hook=self._code.crawler.on_link,
         )
 
-    async def _find_dead(self, key: str, began: datetime) -> DeadItem | None:
-        """Return the dead item of a page whose handler failed before the repair."""
-        async for dead in self._frontier.dead(key):
+    async def _find_dead(self, line: Mapping[str, Any], began: datetime) -> DeadItem | None:
+        """Return the dead item of a page whose handler failed before the repair.
+
+        Pages of several lanes may have the same key, if the user has chosen it.
+        """
+        async for dead in self._frontier.dead(line.get("key", line["url"])):
+            if get_url(dead.item) != line["url"]:
+                continue
             if dead.reason.startswith((FAILED, f"{LINK_HOOK}: ")) and dead.settled_at <= began:
                 return dead
         return None

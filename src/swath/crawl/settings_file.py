@@ -40,9 +40,17 @@ def resolve_settings(given: Mapping[str, Any], *, reset: Iterable[str] = ()) -> 
     return CrawlSettings(**{**kept, **given})
 
 
-def locate_crawl(out: str, store: str | None = None) -> CrawlSettings:
-    """Return the default settings for an existing crawl, with its directory and its store."""
+def read_location(out: str, store: str | None = None) -> CrawlSettings:
+    """Return the default settings for a crawl, with its directory and its store."""
     return CrawlSettings(out=out, store=store or _read_values(Path(out, FILE)).get(STORE))
+
+
+def locate_crawl(out: str, store: str | None = None) -> CrawlSettings:
+    """Do the same for an existing crawl. Raise UsageError if its frontier belongs in the directory and is not there."""
+    settings = read_location(out, store)
+    if settings.store is None and not (settings.directory / "frontier.db").exists():
+        raise UsageError(f"there is no crawl in {out}: name its directory with --out")
+    return settings
 
 
 def lacks_password(settings: CrawlSettings) -> bool:

@@ -55,8 +55,8 @@ class StartGate:
 
     @staticmethod
     def is_start(item: Item) -> bool:
-        """Return whether an item is the start instead of a page."""
-        return item.key == START_KEY
+        """Return whether an item is the start instead of a page, for which a user may choose the same key."""
+        return item.key == START_KEY and (item.payload or {}).get("kind") == "start"
 
     async def load(self) -> None:
         """Add the seeds of the start to the scope, if they are committed. Call it before each page until `is_open`."""

@@ -109,7 +109,7 @@ async def _prepare(
             changes = [*changes, *notes]
         if discard is None and not await seeds.check_seeds(settings, given, checked, report=report):
             if not resumed and not has_start:
-                raise UsageError("nothing to crawl: give URLs, or a file of URLs with --seeds")
+                raise UsageError("nothing to crawl: give URLs, or a file of URLs with --seeds; in code, Crawler(URL)")
             if resumed and needs_seeds:
                 _require_seeds(settings)
         if frontier is None:

@@ -304,8 +304,11 @@ class Committer:
             ]
         refused = group.outcomes[0]
         item, reason = refused.item, f"the database refused a row: {message}"
-        self._report_failure(item, group.state.leased.fence, reason, None)
-        dead = item.dead(reason=reason) if self._on_refused is None else self._on_refused(item, refused.output, reason)
+        if self._on_refused is None:
+            self._report_failure(item, group.state.leased.fence, reason, None)
+            dead = item.dead(reason=reason)
+        else:
+            dead = self._on_refused(item, refused.output, reason)
         return [group._replace(outcomes=[group.state.leased.encode(dead)])]
 
     def _encode_retry(self, state: ClaimState, refused: EncodedOutcome, error: Exception) -> EncodedOutcome:

@@ -50,6 +50,12 @@ def make():
     hidden.default()(doc)
     return hidden
 
+broken = Crawler(*[*SEEDS][:1], delay=0.0, allow_private=True, max_pages=1)
+
+@broken.default()
+def fails(page):
+    page.css("h9").must_text()
+
 if __name__ == "__main__":
     raise SystemExit(crawler.run())
 """
@@ -107,6 +113,25 @@ def test_a_script_runs_its_own_crawl(spawned: WebProcess, folder: Path) -> None:
         docs = list(csv.DictReader(file))
     assert sorted(doc["url"] for doc in docs) == sorted(get_pages(spawned))
     assert [*docs[0]] == ["url", "links", "_url", "_fetched_at", "_handler", "_version", "_id"]
+
+
+@pytest.mark.parametrize("is_archived", [True, False])
+def test_a_crawl_whose_handlers_failed_names_the_command_that_repairs_it(
+    spawned: WebProcess, folder: Path, is_archived: bool
+) -> None:
+    words = ["crawl", "--run", "spider:broken", "--connect-to", spawned.connect_to, "--out", "out"]
+    ran = run(folder, "-m", "swath", *words, *([] if is_archived else ["--no-warc"]))
+    assert ran.code == 1, ran
+    commands = [line.split("\t")[1].split() for line in ran.out.splitlines() if line.startswith("next\t")]
+    repairs = [command for command in commands if "extract" in command]
+    if not is_archived:
+        assert repairs == []
+        return
+    assert repairs == [["swath", "extract", "--run", "spider:broken", "--failed", "--out", "out"]]
+    spider = folder / "spider.py"
+    spider.write_text(spider.read_text().replace('page.css("h9").must_text()', "return [{'url': page.url}]"))
+    ran = run(folder, "-m", "swath", *repairs[0][1:], "--items", "items.csv")
+    assert (ran.code, ran.out) == (0, "repaired\t1\nitems\t1\nitem file\titems.csv, 1 item\n")
 
 
 def test_flags_come_before_the_crawler_and_the_crawler_before_saved_settings(spawned: WebProcess, folder: Path) -> None:

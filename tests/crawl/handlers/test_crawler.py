@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -180,6 +181,7 @@ def check(value: object) -> Any:
         ([{"x": "y" * 1_000_000}] * 11, "handler handler yielded more than 10 MB for one page"),
         ((Follow("/" + "x" * 100) for _ in range(1_000_000)), "yielded more than 10 MB"),
         ([Follow(["/"] * 60, payload="x" * 190_000)], "yielded more than 10 MB"),
+        ((Follow([]) for _ in range(1_000_000)), "yielded more than 10 MB"),
         ([Follow("/", payload=float("inf"))], "payload is inf, which JSON does not have"),
     ],
 )  # fmt: skip
@@ -300,6 +302,10 @@ def test_registration_explains_mistakes() -> None:
         crawler.error()(yields_nothing)
     with pytest.raises(UsageError, match=r"takes a pattern: write @crawler\.handler"):
         crawler.handler(yields)  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match=r"write @crawler\.default\(\)"):
+        crawler.default(yields)  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match=r"write @crawler\.error\(\)"):
+        crawler.error(yields)  # type: ignore[arg-type]
     with pytest.raises(UsageError, match="is not a regular expression"):
         crawler.handler("(")
     with pytest.raises(UsageError, match="cannot be a handler: decorate a function that has a name"):
@@ -348,6 +354,61 @@ def test_settings_of_a_crawler_are_checked() -> None:
         Crawler(handler_timeout=0)
     with pytest.raises(InvalidSetting, match="page_memory=0: must be above 0"):
         Crawler(page_memory=0)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"delay": "1s"}, r"Crawler\(delay='1s'\): pass seconds as a number, such as 1\.5"),
+        ({"delay": float("nan")}, r"Crawler\(delay=nan\): pass seconds as a number"),
+        ({"timeout": None}, r"Crawler\(timeout=None\): pass seconds as a number"),
+        ({"max_pages": "3"}, r"Crawler\(max_pages='3'\): pass a whole number"),
+        ({"max_pages": True}, r"Crawler\(max_pages=True\): pass a whole number"),
+        ({"max_size": 1e6}, r"Crawler\(max_size=1000000\.0\): pass bytes as a whole number"),
+        ({"robots": "no"}, r"Crawler\(robots='no'\): pass True or False"),
+        ({"scope": None}, r"Crawler\(scope=None\): pass a text"),
+        ({"include": "/catalogue/"}, r"Crawler\(include='/catalogue/'\): pass a list of texts"),
+        ({"include": [3]}, r"Crawler\(include=\(3,\)\): pass a list of texts"),
+        ({"handler_timeout": "3s"}, r"handler_timeout='3s': pass a number"),
+        ({"start_timeout": None}, r"start_timeout=None: pass a number"),
+    ],
+)
+def test_a_setting_of_the_wrong_type_is_explained(given: dict[str, Any], message: str) -> None:
+    with pytest.raises(InvalidSetting, match=message):
+        Crawler(**given)
+
+
+def test_settings_may_have_the_types_of_python() -> None:
+    given = Crawler(out=Path("shop"), delay=2, max_pages=None, include=["/a"], robots=False, sitemaps=True)
+    assert given.settings == {
+        "out": "shop", "delay": 2, "max_pages": None, "include": ("/a",), "robots": False, "sitemaps": True,
+    }  # fmt: skip
+
+
+def test_seeds_of_the_wrong_type_are_explained() -> None:
+    with pytest.raises(UsageError, match=r"the seed \['https://a\.example/'\] is of type list: pass each URL as"):
+        Crawler(["https://a.example/"])  # type: ignore[arg-type]
+
+
+def test_check_says_that_a_handler_lacks_the_state() -> None:
+    @asynccontextmanager
+    async def open_rates() -> AsyncIterator[dict[str, float]]:
+        yield {"£": 1.15}
+
+    crawler = Crawler(lifespan=open_rates)
+
+    @crawler.default()
+    async def convert(page: Page) -> list[dict[str, float]]:
+        return [{"euros": page.state["£"]}]
+
+    with pytest.raises(TypeError) as failed:
+        crawler.check(Page.from_html(""))
+    assert failed.value.__context__ is None
+    assert "pass what it yields, with check(page, state=…)" in failed.value.__notes__[0]
+    assert crawler.check(Page.from_html(""), state={"£": 1.0}).items == [{"euros": 1.0}]
+    with pytest.raises(KeyError) as failed_with_state:
+        crawler.check(Page.from_html(""), state={})
+    assert not hasattr(failed_with_state.value, "__notes__")
 
 
 def test_what_the_name_of_a_crawler_may_stand_for() -> None:

@@ -109,11 +109,12 @@ async def test_pages_without_a_record_and_without_a_handler_are_counted(
     def some(page: Page) -> None: ...
 
     assert (await extract(crawler))[0] == 0
-    assert capsys.readouterr().out == "pages\t3\nitems\t0\nnot archived\t1\n"
+    file = f"item file\t{out.parent}/extracted/items.jsonl, 0 items\n"
+    assert capsys.readouterr().out == f"pages\t3\nitems\t0\nnot archived\t1\n{file}"
     other = Crawler()
     other.handler("page-2")(lambda_like)
     await extract(other)
-    assert capsys.readouterr().out == "pages\t0\nitems\t0\nwithout a handler\t3\nnot archived\t1\n"
+    assert capsys.readouterr().out == f"pages\t0\nitems\t0\nwithout a handler\t3\nnot archived\t1\n{file}"
 
 
 def lambda_like(page: Page) -> None:

@@ -30,6 +30,14 @@ def make_line(url: str, time: float, kind: str) -> bytes:
     return json.dumps(item).encode() + b"\n"
 
 
+def test_pages_of_two_hosts_may_have_the_same_key(tmp_path: Path) -> None:
+    pages = [{"url": f"https://{host}.example/", "key": "poetry", "time": time, "status": 200}
+             for time, host in enumerate("abb", 1_800_000_000)]  # fmt: skip
+    items = [make_line("poetry", time, "item") for time in range(1_800_000_000, 1_800_000_003)]
+    selected = select_latest(pages, {"item": lambda: iter(items)}, directory=tmp_path)
+    assert list(selected["item"]()) == [items[0], items[2]]
+
+
 @pytest.mark.parametrize("spooled", [100, latest_items.SPOOLED])
 def test_items_of_the_last_visit_are_selected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spooled: int) -> None:
     """Compared with a model that keeps everything in memory."""

@@ -113,6 +113,20 @@ def give_item(page: Page) -> list[Any]:
     return [{"x": 1}]
 
 
+def test_a_handler_whose_items_are_all_dropped_does_not_yield_for_ever() -> None:
+    crawler = Crawler(f"{A}/")
+
+    @crawler.pipeline
+    def drop(item: dict[str, int]) -> None: ...
+
+    @crawler.default()
+    async def visit(page: Page) -> AsyncIterator[dict[str, int]]:
+        for number in range(1_000_000):
+            yield {"number": number}
+
+    assert "yielded more than 10 MB" in crawl(crawler, {f"{A}/": ""}).failed[f"{A}/"]
+
+
 def test_they_get_items_only() -> None:
     crawler = Crawler()
     seen: list[Any] = []

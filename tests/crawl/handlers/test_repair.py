@@ -17,7 +17,7 @@ from swath import DeadItem, Status
 from swath.cli.export import Selection
 from swath.cli.repair_command import RepairCommand
 from swath.core.errors import UsageError
-from swath.crawl import Crawler, Follow, Page
+from swath.crawl import Crawler, Follow, Page, Request
 from swath.crawl.archive import index
 from swath.crawl.archive.item_files import list_kinds, read_item_lines
 from swath.crawl.archive.lookup import find_captures, find_lines
@@ -108,7 +108,10 @@ async def test_a_repaired_page_is_done_and_its_links_are_queued(
     crawled = await run(make_shop(), SHOP, out, store=store)
     (failed,) = crawled.dead
     assert await repair(make_fixed_shop(), store=store, items=str(tmp_path / "all.jsonl")) == 0
-    assert capsys.readouterr().out == "repaired\t1\nitems\t1\nrequests\t2\n"
+    assert capsys.readouterr().out == (
+        f"repaired\t1\nitems\t1\nrequests\t2\nBook file\t{tmp_path}/all-Book.jsonl, 2 items\n"
+        f"item file\t{tmp_path}/all-item.jsonl, 3 items\n"
+    )
     left = await Left.read(out, store)
     assert left.dead == {}
     assert left.pages == len(crawled.pages) == len(left.lines)
@@ -128,6 +131,35 @@ async def test_a_repaired_page_is_done_and_its_links_are_queued(
     (new,) = [item for item in again.items["item"] if item["_url"] == f"{A}/catalogue/new_4/"]
     assert (new["title"], new["payload"], new["depth"]) == ("New", 7, 3)
     assert failed.key == Z
+
+
+async def test_pages_of_two_hosts_with_one_key_are_repaired_each(repair: Repair, tmp_path: Path) -> None:
+    """INV-7: a key is unique in its lane only."""
+    urls = [f"http://{host}.example/search" for host in ("b", "c")]
+
+    def make(*, fails: bool) -> Crawler:
+        crawler = Crawler()
+
+        @crawler.handler("/search")
+        def search(page: Page) -> list[dict[str, str]]:
+            if fails:
+                raise ValueError
+            return [{"url": page.url}]
+
+        @crawler.default()
+        def listing(page: Page) -> Iterator[Request]:
+            for url in urls:
+                yield Request(url, key="poetry", any_host=True)
+
+        return crawler
+
+    out = tmp_path / "out"
+    await run(make(fails=True), {f"{A}/": "", **dict.fromkeys(urls, "")}, out)
+    assert await repair(make(fails=False)) == 0
+    left = await Left.read(out, None)
+    assert left.dead == {}
+    assert sorted((item["url"], item["_url"]) for item in left.items) == [(url, url) for url in urls]
+    assert sorted(line["url"] for line in left.lines if line.get("key") == "poetry") == urls
 
 
 async def test_the_line_of_a_repair_is_not_a_capture(repair: Repair, tmp_path: Path) -> None:

@@ -288,6 +288,32 @@ async def test_links_with_a_higher_priority_come_first(tmp_path: Path) -> None:
     assert done.order.index(f"{A}/7") < done.order.index(f"{A}/3") < done.order.index(f"{A}/0")
 
 
+@pytest.mark.parametrize("is_async", [False, True])
+async def test_a_wrong_value_is_reported_with_the_yield_it_came_from(
+    tmp_path: Path, is_async: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    crawler = Crawler()
+
+    def yield_tags() -> Iterator[Any]:
+        yield {"n": 1}
+        yield {"tags": {1}}
+
+    def plain(page: Page) -> Iterator[Any]:
+        yield from yield_tags()
+
+    async def asynchronous(page: Page) -> AsyncIterator[Any]:
+        for item in yield_tags():
+            yield item
+
+    crawler.default()(asynchronous if is_async else plain)
+    done = await run(crawler, {f"{A}/": "x"}, tmp_path)
+    line = 2 + (asynchronous if is_async else yield_tags).__code__.co_firstlineno
+    (dead,) = done.dead
+    assert dead.reason.endswith(f"which cannot be written as JSON: use a list (test_run.py:{line})")
+    assert f'test_run.py", line {line}, in {"asynchronous" if is_async else "yield_tags"}' in caplog.text
+    assert "collector.py" not in caplog.text
+
+
 # limits
 
 

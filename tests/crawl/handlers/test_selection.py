@@ -1,5 +1,7 @@
 """Selection: texts, attributes and URLs of elements."""
 
+from random import Random
+
 import pytest
 
 from swath.crawl import InvalidSelector, NoMatch, Page
@@ -93,3 +95,32 @@ def test_selectors_of_other_libraries_get_a_hint(page: Page) -> None:
         page.css("h1::text")
     with pytest.raises(InvalidSelector, match="looks like XPath"):
         page.css("//h1")
+
+
+def test_the_element_that_is_found_first_is_the_first_of_all() -> None:
+    """A search for one element stops early. It finds the one that comes first in the document, not in the selector."""
+    random = Random(1)
+    selectors = [
+        "h2, h1",
+        "div p, a.y",
+        "div > a",
+        "p ~ a",
+        "div:has(a)",
+        "p:not(.x)",
+        "span:nth-child(2)",
+        ":is(a, p) span",
+    ]
+
+    def make(depth: int) -> str:
+        name = random.choice(["div", "p", "a", "span", "h1", "h2"])
+        inside = "".join(make(depth - 1) for _ in range(random.randrange(4))) if depth else ""
+        return f"<{name} class={random.choice('xyz')} id=i{random.randrange(10**6)}>{inside}</{name}>"
+
+    found = 0
+    for _ in range(50):
+        page = Page.from_html(make(5))
+        for selector in selectors:
+            first, selected = page.css(selector).html, page.css(selector)
+            assert first == next((one.html for one in list(selected)), None)
+            found += len(selected)
+    assert found > 500

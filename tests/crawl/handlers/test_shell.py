@@ -142,8 +142,11 @@ async def test_a_page_of_the_archive_needs_no_network(shell: Shell, tmp_path: Pa
 
 def test_the_command_reports_errors_of_the_store(tmp_path: Path) -> None:
     ran = swath_command("shell", "http://127.0.0.1:1/", "--out", str(tmp_path))
+    assert ran == Ran(2, "", f"swath: there is no crawl in {tmp_path}: name its directory with --out\n")
+    (tmp_path / "frontier.db").write_text("something else" * 100)
+    ran = swath_command("shell", "http://127.0.0.1:1/", "--out", str(tmp_path))
     assert ran.code == 4
-    assert "there is no frontier" in ran.err
+    assert "not an SQLite database" in ran.err
 
 
 async def test_the_prompt_on_a_terminal() -> None:

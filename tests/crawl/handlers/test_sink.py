@@ -86,7 +86,9 @@ def make_crawler(sink: Any) -> Crawler:
     return crawler
 
 
-async def test_items_are_rows_and_a_refused_row_makes_only_its_page_dead(table: Table, tmp_path: Path) -> None:
+async def test_items_are_rows_and_a_refused_row_makes_only_its_page_dead(
+    table: Table, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     done = await run(make_crawler(table.sink), PAGES, tmp_path, store=table.store)
     rows = table.read()
     assert [row[:3] for row in rows] == [("Book", "A", None), ("Book", "B", "£2"), ("Book", "D", None)]
@@ -99,6 +101,8 @@ async def test_items_are_rows_and_a_refused_row_makes_only_its_page_dead(table: 
     assert {url for url in archived_urls(tmp_path) if "robots" not in url} == set(PAGES)
     assert done.page(f"{A}/c")["handler_error"].startswith("the database refused a row: ")
     assert (done.stats.errors["sink"], done.stats.items) == (1, {"Book": 3})
+    assert f"sink: {dead.reason.removeprefix('sink: ')}; page {A}/c; more" in caplog.text
+    assert "page handler" not in caplog.text  # its errors are bugs of swath
     assert done.items == {}
     assert not any(name.startswith("items-") for name in await read_frontier(tmp_path, table.store))
 
@@ -134,6 +138,18 @@ async def test_a_plain_sink_that_returns_an_awaitable_is_explained(table: Table,
 
     with pytest.raises(SinkFailed, match="define it with `async def`"):
         await run(make_crawler(forgets), PAGES, tmp_path, store=table.store)
+
+
+async def test_a_sink_that_commits_is_explained(table: Table, tmp_path: Path) -> None:
+    def commit(connection: sqlite3.Connection, items: object) -> None:
+        connection.commit()
+
+    async def commit_async(connection: psycopg.AsyncConnection, items: object) -> None:
+        await connection.execute("COMMIT")
+
+    crawler = make_crawler(commit if table.store is None else commit_async)
+    with pytest.raises(SinkFailed, match="has ended the transaction: it must not commit"):
+        await run(crawler, PAGES, tmp_path, store=table.store)
 
 
 async def test_a_discarded_crawl_leaves_the_table(table: Table, tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from swath.crawl.handlers import start as seeds_module
 from swath.crawl.handlers.code import CrawlCode
 from swath.crawl.handlers.extractor import PageExtractor
 from swath.crawl.handlers.start import START_KEY
+from swath.crawl.job import read_status
 from swath.crawl.page_handler import PageHandler
 from swath.crawl.seeds import load_scope, read_seeds
 from swath.crawl.start import make_start_item, read_start_seeds
@@ -73,6 +74,10 @@ async def test_its_seeds_extend_the_scope(store: str | None, tmp_path: Path) -> 
     assert max(done.requests.values()) == 1
     items = {item["url"]: item for item in done.items["item"]}
     assert items[f"{C}/"]["chosen"]
+    code = CrawlCode("tests:crawler", make_crawler(start), "")
+    async with swath.open(make_settings(tmp_path, store=store).store_url, create=False) as frontier:
+        assert (await read_status(frontier, code)).lanes == 4  # the start has a lane and is not a host
+        assert (await read_status(frontier, None)).lanes == 5
     assert items[f"{C}/"]["payload"] == {"n": 1}
     assert (items[f"{B}/list"]["depth"], items[f"{B}/list"]["from"]) == (0, None)
     assert done.summary.stopped_by == "done"
@@ -90,6 +95,19 @@ async def test_a_crawl_needs_no_other_seeds_and_a_resume_does_not_run_it_again(t
     assert set(done.requests) == {f"{B}/list", f"{B}/x"}
     again = await run(crawler, PAGES, tmp_path, seeds=())
     assert (again.requests, again.notes, calls) == ({}, [], [1])
+
+
+def test_a_page_with_its_key_is_a_page() -> None:
+    crawler = Crawler(f"{A}/")
+
+    @crawler.default()
+    def visit(page: Page) -> Iterator[Any]:
+        yield {"url": page.url}
+        if page.url == f"{A}/":
+            yield Request("/list", key=START_KEY)
+
+    result = crawl(crawler, {f"{A}/": "a", f"{A}/list": "b"})
+    assert (result.failed, [item["url"] for item in result.items["item"]]) == ({}, [f"{A}/", f"{A}/list"])
 
 
 async def test_it_gets_the_state() -> None:

@@ -130,8 +130,10 @@ async def test_a_failure_of_the_crawl_is_raised(tmp_path: Path) -> None:
 
 async def test_mistakes_are_explained(tmp_path: Path) -> None:
     crawler = make_crawler(tmp_path / "out")
-    with pytest.raises(InvalidSetting, match=r"Crawler\(dealy=…\): there is no such setting; did you mean delay\?"):
+    with pytest.raises(InvalidSetting, match=r"crawler\.stream\(dealy=…\): there is no .*; did you mean delay\?"):
         crawler.stream(dealy=1.0)
+    with pytest.raises(UsageError, match=r"the seed \['https://a\.example/'\] is of type list"):
+        crawler.stream(["https://a.example/"])  # type: ignore[arg-type]
     with pytest.raises(UsageError, match="it runs in this process"):
         await anext(crawler.stream(processes=2))
     with pytest.raises(UsageError, match="--scope any"):

@@ -1,4 +1,4 @@
-"""Find the last line of each page in the page lists, in bounded memory. A page is identified by its key, the URL.
+"""Find the last line of each page in the page lists, in bounded memory.
 
 A page may have several lines: it failed in one run and was fetched in the next, or it was refused and then re-opened.
 The last line is the one with the latest time. An item is in one claim at a time (INV-1), so a later line of the same
@@ -59,8 +59,16 @@ def get_order(page: Mapping[str, Any]) -> tuple[float, float]:
     return page.get("time", 0.0), page.get("repaired", 0.0)
 
 
+def describe_page(page: Mapping[str, Any]) -> str:
+    """Return a text that identifies the page of a line: its URL, and its key if that is another.
+
+    A key of the user's own is unique within its lane only (INV-7), which the line does not have.
+    """
+    return f"{page.get('key', '')}\n{page['url']}"
+
+
 def _hash(page: Mapping[str, Any]) -> bytes:
-    text = f"{page.get('kind')} {page.get('key', page['url'])}"
+    text = f"{page.get('kind')} {describe_page(page)}"
     return blake2b(text.encode(errors="surrogatepass"), digest_size=HASH_BYTES).digest()
 
 

@@ -5,7 +5,7 @@ lists say which visit is the last: that with the latest time, in the lists of al
 about a fetch that failed, which is not a visit.
 
 Neither lines nor items fit in memory. Their hashes and times go to temporary files, partitioned by the hash of
-the page's key, which several requests for one URL differ in, and then by the visit.
+the page's URL and key, which several requests for one URL differ in, and then by the visit.
 What stays in memory is one bit of each item.
 """
 
@@ -21,6 +21,7 @@ from tempfile import SpooledTemporaryFile
 from typing import Any
 
 from swath import UsageError
+from swath.crawl.archive.last_lines import describe_page
 from swath.crawl.handlers.collector import format_time, make_visit_id
 
 ReadLines = Callable[[], Iterator[bytes]]  # each call reads the lines of all items of a kind again
@@ -29,7 +30,7 @@ PARTITIONS = 128
 SPOOLED = 512 * 1024  # bytes of a partition in memory; larger partitions are written to disk
 HASH_BYTES = 12
 VISIT_BYTES = 10
-VISIT = Struct(f"<{HASH_BYTES}sq{VISIT_BYTES}s")  # hash of the page's key, microseconds, id of the visit
+VISIT = Struct(f"<{HASH_BYTES}sq{VISIT_BYTES}s")  # hash of the page, microseconds, id of the visit
 OUTDATED = Struct(f"<{VISIT_BYTES}s")
 ITEM = Struct(f"<{VISIT_BYTES}sHQ")  # id of the visit, number of the kind, number of the item in its kind
 READ_AT_ONCE = 8_192
@@ -52,7 +53,7 @@ def select_latest(
                     page.get("key", page["url"]),
                     datetime.fromtimestamp(page["time"], UTC),
                 )  # as items have it
-                hashed, visit = _hash(key), bytes.fromhex(make_visit_id(key, format_time(moment)))
+                hashed, visit = _hash(describe_page(page)), bytes.fromhex(make_visit_id(key, format_time(moment)))
                 visits[hashed[0] % PARTITIONS].write(VISIT.pack(hashed, _to_microseconds(moment), visit))
         for seen in visits:
             last: dict[bytes, int] = {}
@@ -95,8 +96,8 @@ def _read(file: "SpooledTemporaryFile[bytes]", entry: Struct) -> Iterator[tuple[
         yield from entry.iter_unpack(part)
 
 
-def _hash(key: str) -> bytes:
-    return blake2b(key.encode(errors="surrogatepass"), digest_size=HASH_BYTES).digest()
+def _hash(text: str) -> bytes:
+    return blake2b(text.encode(errors="surrogatepass"), digest_size=HASH_BYTES).digest()
 
 
 def _parse_visit(kind: str, line: bytes) -> bytes:

@@ -6,6 +6,7 @@ from contextlib import aclosing
 from dataclasses import replace
 from datetime import UTC, datetime
 from hashlib import blake2b
+from types import AsyncGeneratorType, GeneratorType
 from typing import Any, Final
 
 from swath.crawl.archive.record import ItemLine
@@ -20,6 +21,9 @@ from swath.crawl.priority import TOP_LEVEL
 
 MAX_BYTES: Final = 10_000_000  # of all that a handler yields for a page
 LINK_BYTES: Final = 100  # counted for each link, in addition to its URL
+EMPTY_BYTES: Final = (
+    100  # counted for an item that a pipeline drops and for a Follow: a handler may yield them endlessly
+)
 MAX_PAYLOAD: Final = 200_000  # bytes of the payload of a Follow or Request
 MAX_STORED: Final = 230_000  # bytes of the payload, headers and body of a Request
 
@@ -73,14 +77,14 @@ class Collector:
                 f"handler {self._handler.name} returned {type(returned).__name__}: define it with `async def`"
             )
         for value in self._check_iterable(returned):
-            self.add(value)
+            self._add_yielded(value, returned)
 
     async def collect_async(self, returned: object) -> None:
         """Add what an async handler returned: an async iterator, or an awaitable of an iterable or None."""
         if isinstance(returned, AsyncGenerator):
             async with aclosing(returned):
                 async for value in returned:
-                    self.add(value)
+                    self._add_yielded(value, returned)
         elif isinstance(returned, AsyncIterable):
             async for value in returned:
                 self.add(value)
@@ -102,12 +106,21 @@ class Collector:
             )
         return returned
 
+    def _add_yielded(self, value: object, returned: object) -> None:
+        """Add a value, and note in an error which `yield` it came from."""
+        try:
+            self.add(value)
+        except InvalidYield as error:
+            error.yielded_at = _find_yield(returned)
+            raise
+
     def add(self, value: object) -> None:
         """Check and add one value. Raise InvalidYield if it is not an item, a Follow or a Request."""
         if self.is_closed:
             raise InvalidYield("the handler was abandoned")  # ends a generator that runs in a thread
         match value:
             case Follow():
+                self._count(EMPTY_BYTES)
                 options = Request("", to=value.to, priority=value.priority, payload=value.payload)
                 self._add_requests(value.urls, options, strict=False)
             case Request():
@@ -116,6 +129,7 @@ class Collector:
                 raise InvalidYield(describe_wrong_value(value))
             case _:
                 if self._pipelines and (value := self._apply_pipelines(value)) is None:
+                    self._count(EMPTY_BYTES)
                     return
                 line = format_item(value, {**self._meta, "_id": f"{self._visit}-{len(self.lines)}"})
                 self._check_class(line.kind, value)
@@ -189,6 +203,20 @@ class Collector:
                 f"handler {self._handler.name} yielded more than {self._limit // 1_000_000} MB for {self._purpose}: "
                 "yield less, or write files and yield their names"
             )
+
+
+def _find_yield(returned: object) -> tuple[str, int, str] | None:
+    """Return the file, line and function in which a generator is suspended."""
+    while isinstance(returned, GeneratorType) and isinstance(returned.gi_yieldfrom, GeneratorType):
+        returned = returned.gi_yieldfrom
+    match returned:
+        case GeneratorType():
+            frame = returned.gi_frame
+        case AsyncGeneratorType():
+            frame = returned.ag_frame
+        case _:
+            return None
+    return None if frame is None else (frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name)
 
 
 def _get_full_name(found: type) -> str:

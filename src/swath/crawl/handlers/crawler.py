@@ -5,11 +5,12 @@ import re
 import sys
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any, Final, Literal, TypeVar
 
-from swath import InvalidSetting, UsageError
+from swath import UsageError
+from swath.crawl.handlers.arguments import check_limit, check_seeds, convert_settings
 from swath.crawl.handlers.collector import Collector
 from swath.crawl.handlers.errors import InvalidYield
 from swath.crawl.handlers.hooks import Link, LinkHook, RequestHook
@@ -22,7 +23,6 @@ from swath.crawl.handlers.requests import Follow, Request, Target
 from swath.crawl.handlers.sink import SinkFunction, check_sink
 from swath.crawl.handlers.start import StartHandler, make_start
 from swath.crawl.http.outgoing import OutgoingRequest
-from swath.crawl.settings import SETTINGS, CrawlSettings
 
 HANDLER_SECONDS: Final = 60.0
 PAGE_MEMORY: Final = 256_000_000
@@ -37,8 +37,6 @@ StartFunction = TypeVar("StartFunction", bound=Callable[..., Started])
 PipelineFunction = TypeVar("PipelineFunction", bound=Callable[..., ItemLike | None])
 RequestHookFunction = TypeVar("RequestHookFunction", bound=Callable[[OutgoingRequest], OutgoingRequest])
 LinkHookFunction = TypeVar("LinkHookFunction", bound=Callable[[Link], Link | None])
-
-_OF_A_RUN = ("run", "items")  # settings that a crawler cannot have
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,15 +81,12 @@ class Crawler:
         `sink` is a function of a connection and items. It writes the items to a table of the database that holds the
         frontier, in the transaction that settles their pages. The items are then not written to files.
         """
-        if handler_timeout <= 0:
-            raise InvalidSetting(f"handler_timeout={handler_timeout}: must be above 0")
-        if start_timeout <= 0:
-            raise InvalidSetting(f"start_timeout={start_timeout}: must be above 0")
-        if page_memory <= 0:
-            raise InvalidSetting(f"page_memory={page_memory}: must be above 0")
-        _check_settings(settings)
+        check_limit("handler_timeout", handler_timeout)
+        check_limit("start_timeout", start_timeout)
+        check_limit("page_memory", page_memory)
+        check_seeds(seeds)
         self.seeds: Final = seeds
-        self._settings = {name: tuple(one) if isinstance(one, list) else one for name, one in settings.items()}
+        self._settings = convert_settings(settings, call="Crawler")
         self.handler_timeout: Final = handler_timeout
         self.page_memory: Final = page_memory
         self.aliases: Final = dict(aliases or {})
@@ -135,9 +130,11 @@ class Crawler:
         return register
 
     def default(
-        self, *, links: Literal["scope"] | None = None, version: int | str = 1
+        self, misplaced: None = None, /, *, links: Literal["scope"] | None = None, version: int | str = 1
     ) -> Callable[[HandlerFunction], HandlerFunction]:
         """Register the handler of pages that no pattern matches."""
+        if misplaced is not None:
+            raise UsageError("@crawler.default without parentheses: write @crawler.default()")
 
         def register(function: HandlerFunction) -> HandlerFunction:
             if self._default is not None:
@@ -147,8 +144,12 @@ class Crawler:
 
         return register
 
-    def error(self, *, version: int | str = 1) -> Callable[[HandlerFunction], HandlerFunction]:
+    def error(
+        self, misplaced: None = None, /, *, version: int | str = 1
+    ) -> Callable[[HandlerFunction], HandlerFunction]:
         """Register the handler of pages with another status than 200 to 299, except redirects."""
+        if misplaced is not None:
+            raise UsageError("@crawler.error without parentheses: write @crawler.error()")
 
         def register(function: HandlerFunction) -> HandlerFunction:
             if self._error is not None:
@@ -277,10 +278,18 @@ class Crawler:
             pipelines=self.pipelines,
             keep_values=True,
         )
-        if handler.is_async:
-            _run_async(collector, handler.function(page))
-        else:
-            collector.collect(handler.function(page))
+        try:
+            if handler.is_async:
+                _run_async(collector, handler.function(page))
+            else:
+                collector.collect(handler.function(page))
+        except Exception as error:
+            if self.lifespan is not None and state is None:
+                error.add_note(
+                    "check() does not open the lifespan, so page.state is None: pass what it yields, with check(page, "
+                    "state=…)"
+                )
+            raise
         return CheckResult(handler.name, collector.values, collector.requests)
 
     def stream(self, *seeds: str, **settings: Any) -> AsyncGenerator[ItemRecord, None]:
@@ -291,9 +300,8 @@ class Crawler:
         """
         from swath.crawl.stream import stream_items  # it imports this module
 
-        _check_settings(settings)
-        given = {name: tuple(one) if isinstance(one, list) else one for name, one in settings.items()}
-        return stream_items(self, seeds or self.seeds, given)
+        check_seeds(seeds)
+        return stream_items(self, seeds or self.seeds, convert_settings(settings, call="crawler.stream"))
 
     def run(self, arguments: Sequence[str] | None = None) -> int:
         """Run `swath crawl` with this crawler, and return its exit code.
@@ -310,20 +318,14 @@ def _run_async(collector: Collector, returned: object) -> None:
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        asyncio.run(collector.collect_async(returned))
+        is_in_loop = False  # not run here: an error of the handler would have this one as its context
     else:
-        with ThreadPoolExecutor(1) as thread:
-            thread.submit(asyncio.run, collector.collect_async(returned)).result()
-
-
-def _check_settings(settings: Mapping[str, Any]) -> None:
-    known = {one.name for one in fields(CrawlSettings)} - set(_OF_A_RUN)
-    for name in settings:
-        if name not in known:
-            near = get_close_matches(name, known, n=1)
-            meant = f"did you mean {near[0]}?" if near else f"use one of {', '.join(sorted(known & SETTINGS.keys()))}"
-            raise InvalidSetting(f"Crawler({name}=…): there is no such setting; {meant}")
-    CrawlSettings(**settings)
+        is_in_loop = True
+    if not is_in_loop:
+        asyncio.run(collector.collect_async(returned))
+        return
+    with ThreadPoolExecutor(1) as thread:
+        thread.submit(asyncio.run, collector.collect_async(returned)).result()
 
 
 def make_crawler(loaded: object, *, name: str) -> Crawler:

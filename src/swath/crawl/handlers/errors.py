@@ -18,6 +18,9 @@ class InvalidSelector(UsageError):
 class InvalidYield(SwathError):
     """A handler yielded something that is not an item, a `Follow` or a `Request`, or that cannot be stored."""
 
+    yielded_at: tuple[str, int, str] | None = None
+    """The file, line and function of the `yield`, which is not in the traceback."""
+
 
 class PageRetry(SwathError):
     """Raised by `page.retry()`: the handler asks for another fetch. Do not catch it."""

@@ -10,7 +10,7 @@ from swath.crawl.archive.record import ItemLine
 from swath.crawl.handlers.collector import Collector
 from swath.crawl.handlers.crawler import Crawler
 from swath.crawl.handlers.errors import HandlerTimeout, PageRetry
-from swath.crawl.handlers.failures import MAX_REASON_CHARS, describe_error, find_place, make_storable
+from swath.crawl.handlers.failures import MAX_REASON_CHARS, describe_error, find_place, is_for_the_run, make_storable
 from swath.crawl.handlers.handler_threads import HandlerThreads
 from swath.crawl.handlers.page import Page
 from swath.crawl.handlers.registration import Handler
@@ -107,7 +107,9 @@ class PageExtractor:
         except PageRetry as retry:
             retry.reason = make_storable(str(retry.reason)[:MAX_REASON_CHARS])
             return Extraction(handler.name, retry=retry)
-        except Exception as error:  # noqa: BLE001  a handler's failure settles its page
+        except BaseException as error:
+            if is_for_the_run(error) and (handler.is_async or not isinstance(error, KeyboardInterrupt)):
+                raise
             return Extraction(handler.name, failure=self._describe_failure(handler, page, error))
         finally:
             collector.is_closed = True
@@ -145,7 +147,7 @@ class PageExtractor:
         self._bytes -= size
         self._warned = False
 
-    def _describe_failure(self, handler: Handler, page: Page, error: Exception) -> HandlerFailure:
+    def _describe_failure(self, handler: Handler, page: Page, error: BaseException) -> HandlerFailure:
         reason, trace = describe_error(handler.name, error)
         kind = (handler.name, type(error).__name__, find_place(error))
         if kind not in self._logged and len(self._logged) < MAX_KINDS:

@@ -62,7 +62,7 @@ class _Hook:
         self.name = name
         self._logged = False
 
-    def fail(self, error: Exception) -> HookFailed:
+    def fail(self, error: BaseException) -> HookFailed:
         """Return the failure for an error. The first one is logged."""
         reason, trace = describe_error(self.name, error)
         if not self._logged:
@@ -81,7 +81,9 @@ class RequestHook(_Hook):
             changed = self.function(request)
             if changed is not request:
                 _check_request(request, changed)
-        except Exception as error:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # a hook that calls sys.exit() has failed, too
             raise self.fail(error) from error
         return changed  # type: ignore[no-any-return]  # it was checked
 
@@ -97,7 +99,9 @@ class LinkHook(_Hook):
             changed = self.function(link)
             if changed is not link:
                 _check_link(link, changed)
-        except Exception as error:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # a hook that calls sys.exit() has failed, too
             raise self.fail(error) from error
         return None if changed is None else changed.priority
 

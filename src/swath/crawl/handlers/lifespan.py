@@ -6,13 +6,13 @@ import logging
 import os
 import sys
 import threading
-import traceback
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from typing import Any, Final, NoReturn
 
 from swath import SwathError, UsageError
 from swath.crawl.handlers.errors import LifespanFailed
+from swath.crawl.handlers.failures import format_message, format_trace, is_for_the_run
 
 log = logging.getLogger("swath.crawl")
 
@@ -66,11 +66,13 @@ class Lifespan:
             async with self._open_state() as state:
                 self._opened.set_result(state)
                 await self._closing.wait()
-        except Exception as error:  # noqa: BLE001  the user's code
+        except BaseException as error:
+            if is_for_the_run(error):
+                raise
             message = f"the lifespan of {self._name} failed{self._describe_moment()}: {_describe(error)}"
             if self.failure is not None:
                 return
-            log.warning("%s", "".join(traceback.format_exception(error)).rstrip())
+            log.warning("%s", format_trace(error).rstrip())
             if not self._opened.done():
                 self._opened.set_exception(LifespanFailed(message))
                 return
@@ -156,7 +158,7 @@ async def open_lifespan(
         raise LifespanFailed(lifespan.failure)
 
 
-def _describe(error: Exception) -> str:
+def _describe(error: BaseException) -> str:
     if isinstance(error, SwathError):
         return f"{error}"
-    return " ".join(traceback.format_exception_only(error)[-1].split())
+    return format_message(error)

@@ -9,7 +9,7 @@ from swath import MAX_SECONDS, UsageError
 from swath.crawl.archive.warc_reader import parse_response
 from swath.crawl.handlers.errors import PageRetry
 from swath.crawl.handlers.requests import Follow, ResolvedLinks, Target
-from swath.crawl.handlers.selection import Selection, find_nodes
+from swath.crawl.handlers.selection import FoundNodes, Selection
 from swath.crawl.handlers.tree import require_tree
 from swath.crawl.handlers.xpath import XPathSelection, find_parts, parse_xpath_tree
 from swath.crawl.http.content_coding import DecodedBody
@@ -186,7 +186,7 @@ class Page:
 
         The first call builds the tree. Raise PageTooComplex if the page is too large or nested too deep for one.
         """
-        return Selection(find_nodes(require_tree(self._decode_text()), selector), selector, self._resolve_all)
+        return Selection(FoundNodes(require_tree(self._decode_text()), selector), selector, self._resolve_all)
 
     def xpath(self, expression: str) -> XPathSelection:
         """Return what an XPath expression matches. This needs the extra `xpath`.

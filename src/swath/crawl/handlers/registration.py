@@ -22,14 +22,10 @@ class Handler:
 
     name: str
     function: Callable[..., Any]
+    is_async: bool
+    """Whether it runs in the event loop; the others run in threads."""
     follows_scope: bool = False
     version: int | str = 1
-
-    @property
-    def is_async(self) -> bool:
-        """Whether it runs in the event loop; the others run in threads."""
-        called = self.function
-        return inspect.iscoroutinefunction(called) or inspect.isasyncgenfunction(called)
 
 
 def make_handler(function: Callable[..., Any], *, links: str | None = None, version: int | str = 1) -> Handler:
@@ -54,7 +50,12 @@ def make_handler(function: Callable[..., Any], *, links: str | None = None, vers
             CHECKS[method](selector)
         except InvalidSelector as error:
             raise InvalidSelector(f"{_locate(function, line)}: {error}") from None
-    return Handler(name, function, links == "scope", version)
+    return Handler(name, function, is_async(function), links == "scope", version)
+
+
+def is_async(function: Callable[..., Any]) -> bool:
+    """Return whether a function is async, or an async generator."""
+    return inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function)
 
 
 def _locate(function: Callable[..., Any], line: int = 0) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 from swath import UsageError
 from swath.crawl.archive.record import ItemLine
 from swath.crawl.handlers.errors import SinkFailed
+from swath.crawl.handlers.failures import format_message, is_for_the_run
 from swath.crawl.handlers.items import ItemRecord, parse_record
 
 SinkFunction = Callable[[Any, Sequence[ItemRecord]], Awaitable[None] | None]
@@ -43,9 +44,16 @@ class ItemSink:
             written = self._function(connection, [parse_record(line) for line in lines])
             if written is not None:
                 await written
+            status = connection.info.transaction_status.name
+            if status == "IDLE" or (connection.closed and not connection.broken):
+                raise SinkFailed(self._describe_end())
         except Exception as error:
             self._error = error
             raise
+        except BaseException as error:
+            if is_for_the_run(error):
+                raise
+            raise SinkFailed(self._describe(error)) from error
 
     def _write(self, connection: Any, lines: Sequence[ItemLine]) -> None:
         try:
@@ -53,19 +61,32 @@ class ItemSink:
             if inspect.iscoroutine(written):
                 written.close()
                 raise UsageError("the sink returned something to await: define it with `async def`")
+            if not connection.in_transaction:
+                raise SinkFailed(self._describe_end())
         except Exception as error:
             self._error = error
             raise
+        except BaseException as error:  # such as a SystemExit: no Ctrl-C reaches a thread
+            raise SinkFailed(self._describe(error)) from error
 
     def translate(self, error: Exception) -> Exception:
         """Return the error for the user if it is the one that the function raised."""
-        if error is not self._error:
+        if error is not self._error or isinstance(error, SinkFailed):
             return error
+        return SinkFailed(self._describe(error))
+
+    def _describe_end(self) -> str:
+        name = getattr(self._function, "__name__", "sink")
+        return (
+            f"the sink {name} has ended the transaction: it must not commit, roll back or close. Its pages were not "
+            "settled, so a resume writes their items again"
+        )
+
+    def _describe(self, error: BaseException) -> str:
         name = getattr(self._function, "__name__", "sink")
         frames = traceback.extract_tb(error.__traceback__)
         place = f" ({Path(frames[-1].filename).name}:{frames[-1].lineno})" if frames else ""
-        text = " ".join(traceback.format_exception_only(error)[-1].split())
-        return SinkFailed(
-            f"the sink {name} failed: {text}{place}. The pages of these items were not settled: a resume fetches them "
-            "again"
+        return (
+            f"the sink {name} failed: {format_message(error)}{place}. The pages of these items were not settled: a "
+            "resume fetches them again"
         )

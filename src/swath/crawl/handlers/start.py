@@ -10,7 +10,7 @@ from swath import UsageError
 from swath.crawl.handlers.collector import Collector
 from swath.crawl.handlers.errors import InvalidYield
 from swath.crawl.handlers.page import Page
-from swath.crawl.handlers.registration import Handler
+from swath.crawl.handlers.registration import Handler, is_async
 from swath.crawl.handlers.requests import Request
 from swath.crawl.seed_list import BadSeed, parse_seed
 from swath.crawl.urls.normalise import has_scheme
@@ -29,10 +29,6 @@ class StartHandler(Handler):
 
     original: Callable[..., Any] | None = None
 
-    @property
-    def is_async(self) -> bool:
-        return inspect.iscoroutinefunction(self.original) or inspect.isasyncgenfunction(self.original)
-
 
 def make_start(function: Callable[..., Any]) -> StartHandler:
     """Check a function and return it as a handler. Raise UsageError if it cannot yield seeds."""
@@ -45,7 +41,7 @@ def make_start(function: Callable[..., Any]) -> StartHandler:
             signature.bind(*[None] * takes_state)
         except TypeError:
             continue
-        return StartHandler(name, partial(_call, function, takes_state), original=function)
+        return StartHandler(name, partial(_call, function, takes_state), is_async(function), original=function)
     raise UsageError(f"{name}{signature}: the start of a crawl takes nothing, or what the lifespan yields")
 
 

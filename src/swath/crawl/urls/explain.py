@@ -11,11 +11,11 @@ from swath.crawl.urls.traps import TRAPS, find_trap
 
 
 def explain_refusal(
-    text: str, known: Mapping[str, Any], *, year: int, started: Collection[str] = ()
+    text: str, known: Mapping[str, Any], *, year: int, started: Collection[str] = (), has_handlers: bool = False
 ) -> tuple[str, str]:
     """Return the name of the rule that excludes a URL, and a sentence. `known` is the fact with the settings.
 
-    `started` are the seeds that the start of the crawl has yielded.
+    `started` are the seeds that the start of the crawl has yielded. With `has_handlers`, the user's code chooses links.
     """
     url = normalise.parse_seed(text)
     if url is None:
@@ -36,4 +36,6 @@ def explain_refusal(
     if (found := scope.find_refusal(url, 0)) is not None:
         return found, f"It is refused ({found}): {REASONS[found]}."
     deep = "" if settings.depth is None else f" within --depth {settings.depth}"
+    if has_handlers:
+        return "unlinked", f"No rule excludes it: no handler follows a link to it{deep}, or a link hook drops it."
     return "unlinked", f"No rule excludes it: no crawled page links to it{deep}."

@@ -26,8 +26,8 @@ def main() -> None:
     arguments = parser.parse_args()
     if arguments.network and arguments.cert:
         parser.error("--network has a certificate of its own: leave out --cert")
-    web = _make_web(arguments)
     try:
+        web = _make_web(arguments)
         web.sites  # noqa: B018 - built here, so that an unknown kind of fault is an error of the command
     except ValueError as error:
         parser.error(f"{error}")
