@@ -785,3 +785,10 @@ def test_the_connection_for_reads_writes_nothing(tmp_path: Path) -> None:
         with pytest.raises(sqlite3.OperationalError, match="readonly"):
             reader.execute("INSERT INTO t VALUES (1)")
         assert reader.execute("SELECT count(*) FROM t").fetchone() == (0,)
+
+
+async def test_a_store_reads_through_such_a_connection(tmp_path: Path) -> None:
+    store = await SqliteStore.open(str(tmp_path / "work.db"))
+    with pytest.raises(sqlite3.OperationalError, match="readonly"):
+        store._reading.execute("DELETE FROM swath_item")
+    await store.close()
