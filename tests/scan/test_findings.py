@@ -363,6 +363,16 @@ def test_open_findings_are_right_with_more_codes_than_counters() -> None:
     assert len(counters) <= 2 * (MAX_CODES + 1)
 
 
+def test_one_item_has_no_more_codes_than_the_limit() -> None:
+    names = CounterNames("one", {})
+    counters = names.to_counters(Counts(opened=Counter({f"code {number}": 1 for number in range(MAX_CODES + 50)})))
+    assert len(counters) == MAX_CODES + 1
+    assert counters["scan.opened.one.(others)"] == 50
+    assert names.to_counters(Counts(opened=Counter({"new": 1, "code 5": 1}))) == {
+        "scan.opened.one.(others)": 1, "scan.opened.one.code 5": 1,
+    }  # fmt: skip
+
+
 def test_counters_of_other_outputs_and_of_the_user_are_kept_apart() -> None:
     counters = CounterNames("one", {}).to_counters(Counts(records=3, opened=Counter({"odd.even": 2})))
     assert counters == {"scan.records": 3, "scan.opened.one.odd.even": 2}
