@@ -58,8 +58,7 @@ async def test_a_replay_gives_the_items_of_the_crawl(
     done, items = await extract(make_shop())
     assert done == 1  # the handler of one page fails again
     said = capsys.readouterr().out.splitlines()
-    kinds = [f"  {kind}\t{len(found)}" for kind, found in sorted(items.items())]
-    assert said == ["pages\t5", f"items\t{sum(map(len, items.values()))}", *kinds, "failed\t1"]
+    assert {"pages\t5", f"items\t{sum(map(len, items.values()))}", "failed\t1"} <= set(said)
     assert set(items) == {"Book", "item"}
     assert in_order(items) == in_order(crawled.items)
 
