@@ -71,6 +71,16 @@ def test_moments() -> None:
             parse_time_or_duration(text)
 
 
+def test_moments_that_were_parsed_already() -> None:
+    moment = datetime.fromisoformat("2030-01-31T12:00:00+02:00")
+    for parse in (parse_time, parse_time_or_duration):
+        found = parse(moment)
+        assert (found, getattr(found, "tzinfo", None)) == (moment, UTC)
+        with pytest.raises(typer.BadParameter, match="no time zone"):
+            parse(moment.replace(tzinfo=None))
+    assert parse_time_or_duration(1.5) == 1.5
+
+
 def test_json() -> None:
     assert parse_json("null").value is None
     assert parse_json('{"a": [1]}').value == {"a": [1]}

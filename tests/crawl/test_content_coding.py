@@ -13,7 +13,7 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from swath.crawl.http.content_coding import MAX_MEMBERS, SALVAGE_WINDOW, decode_content
+from swath.crawl.http.content_coding import MAX_MEMBERS, SALVAGE_WINDOW, WINDOW, decode_content
 
 LIMIT = 10_000_000
 
@@ -114,6 +114,23 @@ def test_at_most_a_window_is_lost_before_the_break() -> None:
     result = decode_content(bytes(packed), "gzip", limit=LIMIT)
     assert result.error is not None
     assert len(result.body) >= len(noise) - 2 * SALVAGE_WINDOW
+
+
+def test_what_came_before_the_break_comes_once() -> None:
+    """Also if large steps had come some way before it."""
+    raw = random.Random(5).randbytes(5 * WINDOW)
+    packed = bytearray(zlib.compress(raw, 0))
+    packed[-WINDOW : -WINDOW + 10] = b"\xff" * 10
+    found = decode_content(bytes(packed), "deflate", limit=100 * WINDOW)
+    assert found.error is not None
+    assert len(found.body) > WINDOW
+    assert raw.startswith(found.body[: 3 * WINDOW])
+    assert len(found.body) <= len(raw)
+
+
+def test_the_first_error_is_reported() -> None:
+    assert (decode_content(b"\xff\xff", "other, deflate", limit=100).error or "").startswith("deflate: ")
+    assert decode_content(b"", "other, deflate", limit=100).error is None
 
 
 def test_a_label_without_the_coding() -> None:

@@ -66,6 +66,7 @@ def found(text: str) -> list[tuple[str, str, bool]]:
         ("<a href=/x rel=nofollow>", [("/x", "a", True)]),
         ("<a href=/x rel='external NoFollow ugc'>", [("/x", "a", True)]),
         ("<a href=/x rel='nofollowing'>", [("/x", "a", False)]),
+        ("<a href=/x rel=nofollow><a href=/x rel=nofollow>", [("/x", "a", True)]),
         ("<a href=/x rel=nofollow><a href=/x>", [("/x", "a", False)]),
         ("<a href=/x rel=nofollow><a href=/./x>", [("/x", "a", False)]),
         ("<a href=/x><a href=/x rel=nofollow>", [("/x", "a", False)]),

@@ -22,7 +22,12 @@ class Recorder:
         self._probes = Probes(Path(os.environ["SWATH_PROBES"]))
         self._number = 0
         self._passed = True
+        self._collected: set[str] = set()
         self._probes.start(0)
+
+    def pytest_collection_finish(self) -> None:
+        """What runs while a file is collected, such as for the values of its parameters, counts for all its tests."""
+        self._collected = self._probes.read(0)
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
@@ -38,7 +43,7 @@ class Recorder:
             "test": item.nodeid,
             "seconds": round(time.monotonic() - started, 3),
             "passed": self._passed,
-            "runs": sorted(self._probes.read(self._number)),
+            "runs": sorted(self._collected | self._probes.read(self._number)),
         }
         with self._target.open("a", encoding="utf-8") as file:
             file.write(json.dumps(line) + "\n")

@@ -13,6 +13,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
+import swath
 from swath import UsageError
 from swath.cli.scan_command import ScanCommand
 from swath.files.append_file import AppendFile
@@ -83,6 +84,24 @@ def test_a_recheck_goes_through_open_keys_only_and_has_the_last_word(tree: Path,
     last = scan(tree, out, check="empty", recheck=True)
     assert (last.code, last.proof.open, last.proof.clean) == (0, {}, True)
     assert scan(tree, out, check="empty", recheck=True).proof.clean  # nothing is left to look at
+
+
+def test_a_recheck_that_was_interrupted_goes_on_without_the_option(tree: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out.jsonl"
+    scan(tree, out, check="empty")
+
+    async def start(*, recheck: bool) -> int:
+        settings = settings_of(tree, out, check="empty", recheck=recheck)
+        async with swath.open(settings.store_url, create=False) as frontier:
+            return await workspace._start_recheck(frontier, settings, TreeSource(str(tree)))
+
+    assert asyncio.run(start(recheck=False)) == 0
+    assert [asyncio.run(start(recheck=recheck)) for recheck in (True, False, True)] == [1, 1, 1]
+    (tree / "a").write_bytes(b"x")
+    ended = scan(tree, out, check="empty")
+    assert states(ended)["a", "empty"] == ["open", "resolved"]
+    assert (ended.proof.open, ended.proof.counts.rechecked) == ({"empty": 4}, 5)
+    assert [asyncio.run(start(recheck=recheck)) for recheck in (False, True)] == [0, 2]
 
 
 def test_a_recheck_wants_a_scan_before_it(tree: Path, tmp_path: Path) -> None:
@@ -342,6 +361,16 @@ def test_open_findings_are_right_with_more_codes_than_counters() -> None:
         settle(closed=Counter({code: 1}))
     assert sum_counters(counters).open == dict.fromkeys(codes[:100], 1)
     assert len(counters) <= 2 * (MAX_CODES + 1)
+
+
+def test_one_item_has_no_more_codes_than_the_limit() -> None:
+    names = CounterNames("one", {})
+    counters = names.to_counters(Counts(opened=Counter({f"code {number}": 1 for number in range(MAX_CODES + 50)})))
+    assert len(counters) == MAX_CODES + 1
+    assert counters["scan.opened.one.(others)"] == 50
+    assert names.to_counters(Counts(opened=Counter({"new": 1, "code 5": 1}))) == {
+        "scan.opened.one.(others)": 1, "scan.opened.one.code 5": 1,
+    }  # fmt: skip
 
 
 def test_counters_of_other_outputs_and_of_the_user_are_kept_apart() -> None:

@@ -28,6 +28,7 @@ def test_every_row_is_looked_at_once_and_can_be_again(tmp_path: Path) -> None:
     again = scan(source, tmp_path / "out.jsonl", check="odd", recheck=True)
     assert again.proof.open == {"odd": 500}
     assert len(again.findings) == 1_000
+    assert (again.proof.counts.records, again.proof.counts.rechecked) == (1_000, 500)
 
 
 def test_a_damaged_row_group_is_a_finding_and_the_others_are_read(tmp_path: Path) -> None:

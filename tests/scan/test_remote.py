@@ -72,7 +72,7 @@ def test_what_is_not_in_a_bucket(bucket: Any, tmp_path: Path) -> None:
 
 
 def test_an_error_on_the_way_is_tried_again_and_then_a_dead_letter(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     memory = fsspec.filesystem("memory")
     memory.pipe("/scan/a/1", b"")
@@ -91,4 +91,6 @@ def test_an_error_on_the_way_is_tried_again_and_then_a_dead_letter(
     found = scan("memory://scan", tmp_path / "out.jsonl", check="empty")
     assert found.keys("empty") == {"a/1"}
     assert (found.code, found.proof.status.dead, found.proof.clean) == (1, 1, False)
+    store = f"sqlite:///{tmp_path / 'out.jsonl'}.swath.db"
+    assert f"1 slice dead. List them with `swath dead --store '{store}'`" in " ".join(capsys.readouterr().err.split())
     memory.rm("/scan", recursive=True)

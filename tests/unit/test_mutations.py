@@ -213,7 +213,10 @@ def test_what_was_recorded_finds_the_test_that_notices(tmp_path: Path, monkeypat
     monkeypatch.setattr(record, "RECORD", tmp_path / "record" / "record.jsonl")
     record.record_tests(["tests/unit/test_passwords.py", "tests/unit/test_retry_policy.py"])
     assert not {"tests/unit/test_passwords.py", "tests/unit/test_retry_policy.py"} & {*record.list_unrecorded_files()}
-    witnesses = Witnesses(record.read_lines())
+    lines = record.read_lines()
+    while_collected = "src/swath/core/counters.py:Counters.__init__:0"  # of the constant NO_COUNTERS
+    assert all(while_collected in line["runs"] for line in lines if "test" in line)
+    witnesses = Witnesses(lines)
     file = "src/swath/core/retry_policy.py"
     mutants = list_mutants(file, (ROOT / file).read_text(encoding="utf-8"))
     mutant = next(mutant for mutant in mutants if mutant.change.kind == "returned value")

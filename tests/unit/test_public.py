@@ -10,8 +10,11 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 import pytest
 
 import swath
+import swath.crawl
+import swath.scan
 import swath.sync
-from swath.crawl import Crawler, Page
+from swath.crawl import Crawler, OutgoingRequest, Page, Request
+from swath.scan import FileRecord, Finding
 
 PUBLIC_CLASSES = (swath.Frontier, swath.Claim, swath.Item, swath.Opening, swath.Stop, swath.ManualClock)
 
@@ -245,15 +248,49 @@ DEFAULTS: dict[Callable[..., Any], dict[str, Any]] = {
     Crawler.choose: {"status": 200},
     Page.from_html: {"url": "https://example.com/", "status": 200, "depth": 0, "method": "GET"},
     Page.retry: {"reason": "the handler asked for it"},
+    Page.__init__: {"depth": 0, "attempts": 0, "method": "GET", "limit": 50_000_000},
+    Page.from_warc: {"depth": 0},
+    OutgoingRequest.__init__: {"method": "GET"},
+    Request.__init__: {"method": "GET", "any_host": False},
+    swath.Frontier.limit: {"audit": True},
+    swath.Frontier.reopen_done: {"audit": True},
+    swath.Frontier.audit: {"limit": 100},
+    swath.Frontier.rank_lanes: {"limit": 100, "seconds": 2.0},
+    swath.Frontier.items: {"limit": 100},
+    swath.Item.retry: {"reason": "retry"},
+    swath.DeadItem.__init__: {"state": "dead"},
+    swath.DoneItem.__init__: {"state": "done"},
+    swath.PendingItem.__init__: {"revisit": False},
+    swath.ManualClock.__init__: {"start": 1_000_000_000_000},
+    swath.RunMonitor.__init__: {"noun": "item", "handler": "handler"},
+    FileRecord.__init__: {"kind": "file", "size": 0},
+    FileRecord.open: {"mode": "rb"},
+    Finding.__init__: {"message": ""},
 }
+
+
+def list_defaults(function: Callable[..., Any]) -> dict[str, Any]:
+    given = {name: one.default for name, one in inspect.signature(function).parameters.items()}
+    return {name: value for name, value in given.items() if type(value) in (int, float, bool, str)}
+
+
+def test_the_defaults_of_all_public_functions_are_listed() -> None:
+    """Those of `swath.sync` are generated, and only backends implement `Store`."""
+    found: list[Callable[..., Any]] = []
+    for module in (swath, swath.crawl, swath.scan):
+        for value in (getattr(module, name) for name in module.__all__ if name != "Store"):
+            if inspect.isfunction(value):
+                found.append(value)
+            elif inspect.isclass(value):
+                names = [name for name in vars(value) if name == "__init__" or not name.startswith("_")]
+                found += [function for name in names if inspect.isroutine(function := getattr(value, name))]
+    assert [function.__qualname__ for function in found if list_defaults(function) and function not in DEFAULTS] == []
 
 
 @pytest.mark.parametrize("function", DEFAULTS, ids=lambda function: function.__qualname__)
 def test_the_defaults_of_arguments_are_those_that_users_rely_on(function: Callable[..., Any]) -> None:
     """Most are in the documentation. A changed one changes programs that leave it out."""
-    given = {name: one.default for name, one in inspect.signature(function).parameters.items()}
-    found = {name: value for name, value in given.items() if type(value) in (int, float, bool, str)}
-    assert found == DEFAULTS[function]
+    assert list_defaults(function) == DEFAULTS[function]
 
 
 def test_sync_has_the_same_methods() -> None:

@@ -19,6 +19,7 @@ import swath
 from swath.backends.sqlite import SqliteStore, migrate, writer
 from swath.backends.sqlite import claim as claiming
 from swath.backends.sqlite.add import add
+from swath.backends.sqlite.connection import connect
 from swath.backends.sqlite.state import Session
 from swath.backends.sqlite.wal_limiter import WalLimiter
 from swath.core.clock import SECOND, ManualClock
@@ -774,3 +775,20 @@ async def test_a_log_that_cannot_be_shortened_does_not_end_the_writer(
             await frontier.add([str(number)])
         assert (await frontier.status()).ready == 100
     assert failed
+
+
+def test_the_connection_for_reads_writes_nothing(tmp_path: Path) -> None:
+    path = str(tmp_path / "work.db")
+    with closing(connect(path)) as writer:
+        writer.execute("CREATE TABLE t (n INTEGER)")
+    with closing(connect(path, read_only=True)) as reader:
+        with pytest.raises(sqlite3.OperationalError, match="readonly"):
+            reader.execute("INSERT INTO t VALUES (1)")
+        assert reader.execute("SELECT count(*) FROM t").fetchone() == (0,)
+
+
+async def test_a_store_reads_through_such_a_connection(tmp_path: Path) -> None:
+    store = await SqliteStore.open(str(tmp_path / "work.db"))
+    with pytest.raises(sqlite3.OperationalError, match="readonly"):
+        store._reading.execute("DELETE FROM swath_item")
+    await store.close()

@@ -50,11 +50,15 @@ def in_order(items: Mapping[str, Any]) -> dict[str, list[dict[str, Any]]]:
     return {kind: sorted(found, key=lambda item: str(item["_id"])) for kind, found in items.items()}
 
 
-async def test_a_replay_gives_the_items_of_the_crawl(extract: Extract, out: Path) -> None:
+async def test_a_replay_gives_the_items_of_the_crawl(
+    extract: Extract, out: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """With the same ids: the payload of the link and the handler that it named are in the page list."""
     crawled = await run(make_shop(), SHOP, out)
     done, items = await extract(make_shop())
     assert done == 1  # the handler of one page fails again
+    said = capsys.readouterr().out.splitlines()
+    assert {"pages\t5", f"items\t{sum(map(len, items.values()))}", "failed\t1"} <= set(said)
     assert set(items) == {"Book", "item"}
     assert in_order(items) == in_order(crawled.items)
 
