@@ -68,6 +68,7 @@ def test_a_command(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "crawl.json").write_text("{}")
+    (tmp_path / "frontier.db").touch()
     command = load_commands()
     block(monkeypatch, module)
     done = CliRunner().invoke(command, arguments)

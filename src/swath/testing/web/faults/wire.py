@@ -28,7 +28,7 @@ def build_slow(plan: Plan) -> Iterator[FaultSite]:
     pause, forever = Wait(plan.slow_seconds / PIECES), Wait(FOREVER_SECONDS)
     builder.must("/first-byte", ScriptedResponse(200, (Wait(plan.slow_seconds), start + body)))
     builder.must("/dribble", ScriptedResponse(200, (start, *_dribble(body, pause))))
-    builder.must("/dribbled-headers", ScriptedResponse(200, (*_dribble(start, pause), body)))
+    builder.must("/dribbled-headers", ScriptedResponse(200, (*_dribble(start, pause), pause, body)))
     builder.attempt("/hang", close_after(forever))
     builder.attempt("/hang-in-headers", close_after(start[:40], forever))
     builder.attempt("/hang-in-body", close_after(start, body[:100], forever))
@@ -107,5 +107,6 @@ def build_unusual(plan: Plan) -> Iterator[FaultSite]:
 def _dribble(data: bytes, pause: Wait) -> Iterator[Step]:
     length = -(-len(data) // PIECES)
     for start in range(0, len(data), length):
+        if start:
+            yield pause  # not after the last piece: the client has its response then
         yield data[start : start + length]
-        yield pause
