@@ -176,4 +176,4 @@ async def test_a_caller_that_was_let_in_and_cancelled_leaves_its_place_to_the_ne
         await finish(*calls)  # lets MAX_WAITING of them in, which have not run yet
         for one in waiting[:MAX_WAITING]:
             one.cancel()
-        await asyncio.gather(*waiting[MAX_WAITING:])
+        assert await asyncio.gather(*waiting[MAX_WAITING:]) == [None] * 5
