@@ -17,7 +17,7 @@ from typing import Final
 log = logging.getLogger("swath.crawl")
 
 HELP_SECONDS: Final = 0.02
-MAX_WAITING: Final = 32  # calls that wait for a thread before `wait_for_room` waits
+MAX_WAITING: Final = 32  # calls that wait, for a thread or for the loop to take their results
 
 _NUMBERS = count(1)
 
@@ -50,14 +50,15 @@ class HandlerThreads:
         self._is_closed = False
 
         self._head: HandlerCall | None = None  # first in the queue when a thread was last asked to help
+        self._pending = 0  # calls that were started, and whose result the loop has not taken
         self._waiters: deque[asyncio.Future[None]] = deque()
         self._timer: asyncio.TimerHandle | None = None
         self._is_warned = False
         self._loop: asyncio.AbstractEventLoop | None = None
 
     async def wait_for_room(self) -> None:
-        """Wait while `MAX_WAITING` calls wait for a thread."""
-        while len(self._calls) >= MAX_WAITING:
+        """Wait while `MAX_WAITING` calls wait, for a thread or for the loop. Those that run do not count."""
+        while self._get_room() <= 0:
             waiter = asyncio.get_running_loop().create_future()
             self._waiters.append(waiter)
             try:
@@ -66,9 +67,12 @@ class HandlerThreads:
                 self._admit()  # another one in its place
                 raise
 
+    def _get_room(self) -> int:
+        return MAX_WAITING - self._pending + self._busy
+
     def _admit(self) -> None:
         """End the wait of as many callers as there is room for."""
-        room = MAX_WAITING - len(self._calls)
+        room = self._get_room()
         while room > 0 and self._waiters:
             waiter = self._waiters.popleft()
             if not waiter.done():
@@ -79,6 +83,7 @@ class HandlerThreads:
         """Run `work` in a thread. Cancelling the future does not stop it, unless it has not begun."""
         loop = self._loop = asyncio.get_running_loop()
         call = HandlerCall(work, loop.create_future())
+        self._pending += 1
         with self._lock:
             self._calls.append(call)
             is_idle = not self._busy
@@ -125,6 +130,7 @@ class HandlerThreads:
             with self._lock:
                 self._busy -= 1
                 if not self._busy:
+                    self._pending -= len(self._calls)
                     self._calls.clear()
                     raise
             if not self._is_warned:
@@ -173,6 +179,7 @@ class HandlerThreads:
     def _deliver(self) -> None:
         with self._lock:
             returned, self._returned = self._returned, []
+        self._pending -= len(returned)
         for call in returned:
             call.has_returned = True
             if call.on_late_return is not None:
