@@ -177,3 +177,17 @@ async def test_a_caller_that_was_let_in_and_cancelled_leaves_its_place_to_the_ne
         for one in waiting[:MAX_WAITING]:
             one.cancel()
         assert await asyncio.gather(*waiting[MAX_WAITING:]) == [None] * 5
+
+
+async def test_calls_that_returned_wait_until_the_loop_takes_their_results(threads: HandlerThreads) -> None:
+    """INV-9: their pages are in memory until then."""
+    last = threading.Event()
+    calls = [threads.start(lambda: None) for _ in range(MAX_WAITING)]
+    calls.append(threads.start(last.set))
+    assert last.wait(SECONDS)  # the loop stands still: no call waits for a thread, and no result was taken
+    waiting = threads.wait_for_room()
+    assert waiting.send(None) is not None  # it waits for a future
+    waiting.close()
+    await finish(*calls)
+    async with asyncio.timeout(SECONDS):
+        await threads.wait_for_room()
